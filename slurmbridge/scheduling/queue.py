@@ -1,0 +1,143 @@
+"""The pending queue as columns: one row per job and partition, added and removed by the controller in O(1).
+
+Rows live in arrays that grow; removed rows go to a free list, so row numbers stay valid for the life of a job. Array
+jobs are one row with ``tasks`` pending tasks, as Slurm keeps them. Times are epoch seconds, limits seconds.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from slurmbridge.scheduling.columns import FOREVER_S, BoolArray, IntArray
+from slurmbridge.scheduling.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """One pending job in one partition (a job in two partitions has two rows, adjacent in ``--partition`` order)."""
+
+    job_id: int
+    partition: str
+    priority: int
+    submit_s: int
+    shape: Shape
+    time_limit_s: int = FOREVER_S             # FOREVER_S: UNLIMITED
+    time_min_s: int = 0                       # --time-min; 0: not given
+    uid: int = 0
+    subject: int = -1                         # index into Snapshot.limits.subjects; -1: no limits
+    tasks: int = 1                            # pending tasks of an array record
+    tier: int = 1                             # the partition's PriorityTier
+    deadline_s: int = 0                       # --deadline; 0: none
+    eligible: bool = True                     # not held, begin time reached, dependencies met, association known
+
+
+_COLUMNS = ("job_id", "partition", "priority", "submit_s", "shape", "time_limit_s", "time_min_s", "uid", "subject",
+            "tasks", "tier", "deadline_s")
+
+
+class QueueColumns:
+    """See the module docstring. ``partition`` and ``shape`` hold indices into ``partitions`` and ``shapes``."""
+
+    job_id: IntArray
+    partition: IntArray
+    priority: IntArray
+    submit_s: IntArray
+    shape: IntArray
+    time_limit_s: IntArray
+    time_min_s: IntArray
+    uid: IntArray
+    subject: IntArray
+    tasks: IntArray
+    tier: IntArray
+    deadline_s: IntArray
+
+    def __init__(self, capacity: int = 64) -> None:
+        self.shapes: list[Shape] = []
+        self.partitions: list[str] = []
+        self._shape_index: dict[Shape, int] = {}
+        self._partition_index: dict[str, int] = {}
+        self._rows: dict[int, list[int]] = {}
+        self._free: list[int] = []
+        self._high = 0
+        for name in _COLUMNS:
+            setattr(self, name, np.zeros(capacity, dtype=np.int64))
+        self.live: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        self.eligible: BoolArray = np.zeros(capacity, dtype=np.bool_)
+
+    def __len__(self) -> int:
+        """Pending jobs (not rows)."""
+        return len(self._rows)
+
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self._rows
+
+    def rows(self, job_id: int) -> list[int]:
+        """The job's rows, in its partition order; empty when it is not pending."""
+        return self._rows.get(job_id, [])
+
+    def add(self, row: QueueRow) -> int:
+        """Returns the row's number."""
+        if self._free:
+            at = self._free.pop()
+        else:
+            at = self._high
+            self._high += 1
+            if at >= len(self.live):
+                self._grow()
+        self._rows.setdefault(row.job_id, []).append(at)
+        self.live[at] = True
+        self._write(at, row)
+        return at
+
+    def remove(self, job_id: int) -> None:
+        """Takes the job's rows out; unknown jobs are none."""
+        for at in self._rows.pop(job_id, ()):
+            self.live[at] = False
+            self.eligible[at] = False
+            self._free.append(at)
+
+    def replace(self, rows: list[QueueRow]) -> None:
+        """The job's request changed (scontrol update): all its rows anew."""
+        self.remove(rows[0].job_id)
+        for row in rows:
+            self.add(row)
+
+    def set_priority(self, job_id: int, priority: int, partition: str | None = None) -> None:
+        for at in self.rows(job_id):
+            if partition is None or self.partitions[self.partition[at]] == partition:
+                self.priority[at] = priority
+
+    def set_eligible(self, job_id: int, eligible: bool) -> None:
+        for at in self.rows(job_id):
+            self.eligible[at] = eligible
+
+    def set_tasks(self, job_id: int, tasks: int) -> None:
+        for at in self.rows(job_id):
+            self.tasks[at] = tasks
+
+    def _write(self, at: int, row: QueueRow) -> None:
+        for name in _COLUMNS:
+            if name not in ("partition", "shape"):
+                getattr(self, name)[at] = getattr(row, name)
+        self.partition[at] = _intern(row.partition, self.partitions, self._partition_index)
+        self.shape[at] = _intern(row.shape, self.shapes, self._shape_index)
+        self.eligible[at] = row.eligible
+
+    def _grow(self) -> None:
+        for name in (*_COLUMNS, "live", "eligible"):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+
+
+T = TypeVar("T")
+
+
+def _intern(value: T, values: list[T], index: dict[T, int]) -> int:
+    """The value's number in ``values``, appended when new."""
+    at = index.get(value)
+    if at is None:
+        at = index[value] = len(values)
+        values.append(value)
+    return at
