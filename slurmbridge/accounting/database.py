@@ -1,0 +1,81 @@
+"""How the ledger's database is reached: engines, SQLite's settings, and the locks that keep a second controller out."""
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy.pool import NullPool
+
+from slurmbridge.accounting.errors import LedgerError, one_line
+
+ADVISORY_LOCK = 0x736C7572                     # PostgreSQL's advisory lock that a controller holds
+BUSY_TIMEOUT_MS = 5000
+
+
+def normal_url(url: str) -> str:
+    """A path, ``sqlite:///path`` or ``postgresql://…`` as SQLAlchemy wants it (psycopg is the PostgreSQL driver)."""
+    if "://" not in url:
+        return f"sqlite:///{url}"
+    if url.startswith(("postgresql://", "postgres://")):
+        return "postgresql+psycopg://" + url.partition("://")[2]
+    return url
+
+
+def sqlite_path(url: str) -> str | None:
+    """The file of an SQLite ledger, None for another database."""
+    parsed = make_url(url)
+    return parsed.database if parsed.get_backend_name() == "sqlite" else None
+
+
+def shown(url: str) -> str:
+    """The address without its password, for messages."""
+    return sqlite_path(url) or make_url(url).render_as_string(hide_password=True)
+
+
+def make_engine(url: str, *, read_only: bool = False) -> Engine:
+    """An engine whose connections are set up for the ledger. Connections are not pooled: few, long-lived users."""
+    try:
+        engine = create_engine(url, poolclass=NullPool)
+    except Exception as error:                 # an unknown dialect, a driver that is not installed
+        raise LedgerError(f"ledger address {url!r}: {one_line(error)}") from error
+    if engine.dialect.name == "sqlite":
+        @event.listens_for(engine, "connect")
+        def set_up(connection: Any, _record: Any) -> None:
+            cursor = connection.cursor()
+            cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+            if read_only:
+                cursor.execute("PRAGMA query_only=ON")
+            else:
+                cursor.execute("PRAGMA journal_mode=WAL")
+            cursor.execute("PRAGMA synchronous=FULL")
+            cursor.execute("PRAGMA cache_size=-16384")
+            cursor.close()
+    return engine
+
+
+class StateLock:
+    """The one controller's hold on a state, by flock: it ends with the process, whatever ends that."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise LedgerError(f"ledger lock {path}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip()
+            os.close(self._fd)
+            raise LedgerError(f"another controller uses this state ({path} is locked by pid {holder or 'unknown'})") from error
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

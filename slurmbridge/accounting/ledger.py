@@ -1,0 +1,138 @@
+"""The controller's ledger: what it says is written is on disk, and a restart reads it all back.
+
+Used by the controller alone (one writer a state). Commands read through ``queries.py``, over connections of their own.
+"""
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+
+from sqlalchemy import Engine, func, select
+
+from slurmbridge.accounting import database, schema
+from slurmbridge.accounting import operations as ops
+from slurmbridge.accounting.errors import LedgerError, one_line
+from slurmbridge.accounting.loading import LoadedState, load_state
+from slurmbridge.accounting.migrate import ensure_current
+from slurmbridge.accounting.putting import Put, Putter
+from slurmbridge.accounting.writer import Writer
+
+__all__ = ["Ledger", "LedgerError", "LoadedState"]
+
+
+class Ledger:
+    """One open ledger. ``write`` belongs to the event loop's thread."""
+
+    def __init__(self, url: str, engine: Engine, lock: database.StateLock | None) -> None:
+        self.url = url
+        self.is_new = False
+        self._engine = engine
+        self._lock = lock
+        self._putter = Putter()
+        self._writer: Writer | None = None
+
+    @classmethod
+    def open(cls, url: str, lock_path: str | None = None) -> Ledger:
+        """Opens (and creates or upgrades) the ledger at ``url``: a path, ``sqlite:///PATH`` or ``postgresql://…``.
+
+        ``lock_path``: the file whose flock keeps a second controller out (default: beside an SQLite file; a PostgreSQL
+        ledger has an advisory lock in any case). Raises LedgerError, one line, where the ledger is in use, corrupt,
+        locked, of a newer release, or cannot be created.
+        """
+        url = database.normal_url(url)
+        path = database.sqlite_path(url)
+        if lock_path is None and path is not None:
+            lock_path = path + ".lock"
+        lock = database.StateLock(lock_path) if lock_path else None
+        engine = database.make_engine(url)
+        ledger = cls(url, engine, lock)
+        try:
+            ledger._writer = Writer(engine)
+            ledger.is_new = ensure_current(engine)
+        except Exception as error:
+            ledger._abandon()
+            raise ledger._explained(error) from error
+        return ledger
+
+    def load(self) -> LoadedState:
+        """Everything that a controller needs to go on. Call once, before the first ``write``. Raises LedgerError."""
+        try:
+            with self._engine.connect() as connection:
+                last_change = connection.execute(select(func.max(schema.change.c.id))).scalar() or 0
+                self._putter = Putter(last_change + 1)
+                state = load_state(connection, self._putter)
+        except Exception as error:
+            raise self._explained(error) from error
+        self.write_and_wait([ops.SaveMeta("cluster_id", state.meta["cluster_id"])])
+        return state
+
+    def write(self, operations: Iterable[ops.Operation]) -> asyncio.Future[None]:
+        """Queues the operations, all or none of them in one transaction; the future is done once they are on disk.
+
+        The records are read during the call. The future, or the call after an earlier failure, raises LedgerError;
+        after a failure nothing more is written, since the memory is then ahead of the ledger.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def done(error: LedgerError | None) -> None:
+            try:
+                loop.call_soon_threadsafe(_settle, future, error)
+            except RuntimeError:               # the loop has been closed meanwhile: nobody waits
+                pass
+        self._put(operations, done)
+        return future
+
+    def write_and_wait(self, operations: Iterable[ops.Operation]) -> None:
+        """The same for callers without an event loop: returns once on disk. Raises LedgerError."""
+        event = threading.Event()
+        failed: list[LedgerError] = []
+
+        def done(error: LedgerError | None) -> None:
+            if error:
+                failed.append(error)
+            event.set()
+        self._put(operations, done)
+        event.wait()
+        if failed:
+            raise failed[0]
+
+    def close(self) -> None:
+        """Writes what is queued, then lets the ledger go."""
+        self._abandon()
+
+    @property
+    def commits(self) -> int:
+        """Transactions so far, for figures of group commit."""
+        return self._writer.commits if self._writer else 0
+
+    def _put(self, operations: Iterable[ops.Operation], done: Callable[[LedgerError | None], None]) -> None:
+        if self._writer is None:
+            raise LedgerError("the ledger is closed")
+        puts: list[Put] = []
+        for operation in operations:
+            puts.extend(self._putter.puts(operation))
+        self._writer.put(puts, done)
+
+    def _abandon(self) -> None:
+        if self._writer:
+            self._writer.close()
+            self._writer = None
+        self._engine.dispose()
+        if self._lock:
+            self._lock.release()
+
+    def _explained(self, error: Exception) -> LedgerError:
+        if isinstance(error, LedgerError):
+            return error
+        return LedgerError(f"ledger {database.shown(self.url)}: {one_line(error)}")
+
+
+def _settle(future: asyncio.Future[None], error: LedgerError | None) -> None:
+    if future.done():
+        return
+    if error:
+        future.set_exception(error)
+    else:
+        future.set_result(None)

@@ -1,0 +1,26 @@
+"""Database indices that are Slurm's SLUIDs: 12 bits of cluster, 42 bits of milliseconds, 10 bits of counter.
+
+They sort by the time at which a job's run was first recorded, so the ledger's natural order is submission order.
+"""
+from __future__ import annotations
+
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_SEQUENCES = 1 << 10
+
+
+def sluid_text(sluid: int) -> str:
+    """The 14 characters that sacct's SLUID shows: ``s`` and 13 digits of Crockford's base 32."""
+    return "s" + "".join(_DIGITS[(sluid >> shift) & 31] for shift in range(60, -1, -5))
+
+
+class SluidSource:
+    """Gives strictly growing SLUIDs. ``last``: the largest one already used (0: none)."""
+
+    def __init__(self, cluster_id: int, last: int = 0) -> None:
+        self._cluster = cluster_id << 52
+        self._last = last & ((1 << 52) - 1) if last >> 52 == cluster_id else 0
+
+    def next(self, now_s: float) -> int:
+        candidate = int(now_s * 1000) * _SEQUENCES
+        self._last = max(candidate, self._last + 1)
+        return self._cluster | self._last

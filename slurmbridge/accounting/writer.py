@@ -1,0 +1,162 @@
+"""The thread that makes rows durable: everything queued while one commit ran goes into the next.
+
+Rows are collected per key, the last one wins, so a batch can be written again after a lost connection. Statements are
+built once and carry many rows each: with SQLite, every statement gives up the interpreter's lock once, and taking it
+back from a busy event loop is what costs.
+"""
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Engine, Table
+
+from slurmbridge.accounting import schema
+from slurmbridge.accounting.database import ADVISORY_LOCK
+from slurmbridge.accounting.errors import LedgerError, one_line
+
+Key = tuple[Any, ...]
+Row = tuple[Any, ...]
+Batch = dict[str, dict[Key, Row | None]]       # table -> key -> row, or None: delete
+CHUNKS = (64, 16, 4, 1)                        # rows a statement, so that few statement texts serve every count
+RECONNECT_S = 30.0
+
+
+class Statements:
+    """The upsert and delete statements of one table, in the database's parameter style."""
+
+    def __init__(self, table: Table, mark: str) -> None:
+        names = [f'"{column.name}"' for column in table.columns]
+        keys = [f'"{column.name}"' for column in table.primary_key.columns]
+        rest = [f"{name}=excluded.{name}" for name in names if name not in keys]
+        group = "(" + ",".join([mark] * len(names)) + ")"
+        action = f"DO UPDATE SET {','.join(rest)}" if rest else "DO NOTHING"
+        head = f'INSERT INTO "{table.name}" ({",".join(names)}) VALUES '
+        tail = f" ON CONFLICT ({','.join(keys)}) {action}"
+        self.upsert = {count: head + ",".join([group] * count) + tail for count in CHUNKS}
+        self.delete = f'DELETE FROM "{table.name}" WHERE ' + " AND ".join(f"{key}={mark}" for key in keys)
+
+
+class Writer:
+    """Owns the one writing connection. ``put`` from any one thread; ``done(error)`` is called in the writer's thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        mark = "?" if engine.dialect.name == "sqlite" else "%s"
+        self._statements = {table.name: Statements(table, mark) for table in schema.metadata.sorted_tables}
+        self._condition = threading.Condition()
+        self._batch: Batch = {}
+        self._waiting: list[Callable[[LedgerError | None], None]] = []
+        self._closing = False
+        self._failure: LedgerError | None = None
+        self.commits = 0
+        self._connection = self._connect()
+        self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, rows: list[tuple[str, Key, Row | None]], done: Callable[[LedgerError | None], None] | None) -> None:
+        """Queues rows; ``done`` hears of their commit. Raises LedgerError after a failure or after ``close``."""
+        with self._condition:
+            if self._failure or self._closing:
+                raise self._failure or LedgerError("the ledger is closed")
+            batch = self._batch
+            for table, key, row in rows:
+                batch.setdefault(table, {})[key] = row
+            if done:
+                self._waiting.append(done)
+            self._condition.notify()
+
+    def close(self) -> None:
+        """Commits what is queued and ends the thread."""
+        with self._condition:
+            self._closing = True
+            self._condition.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not self._batch and not self._waiting and not self._closing:
+                    self._condition.wait()
+                batch, waiting = self._batch, self._waiting
+                self._batch, self._waiting = {}, []
+                if not batch and not waiting:
+                    break
+            failure = self._failure
+            if batch and failure is None:
+                failure = self._commit(batch)
+            if failure:
+                with self._condition:
+                    self._failure = failure
+            for done in waiting:
+                done(failure)
+        self._disconnect()
+
+    def _commit(self, batch: Batch) -> LedgerError | None:
+        """Writes a batch in one transaction, again over a new connection where the server went away."""
+        give_up = time.monotonic() + RECONNECT_S
+        while True:
+            try:
+                if self._connection is None:
+                    self._connection = self._connect()
+                self._write(self._connection.driver_connection, batch)
+                self.commits += 1
+                return None
+            except Exception as error:
+                lost = self._connection is None or bool(getattr(self._connection.driver_connection, "closed", False))
+                self._disconnect()
+                if not lost or time.monotonic() > give_up:
+                    return error if isinstance(error, LedgerError) else LedgerError(f"ledger cannot be written: {one_line(error)}")
+                time.sleep(0.2)
+
+    def _write(self, connection: Any, batch: Batch) -> None:
+        cursor = connection.cursor()
+        cursor.execute("BEGIN IMMEDIATE" if isinstance(connection, sqlite3.Connection) else "BEGIN")
+        try:
+            for table, rows in batch.items():
+                statements = self._statements[table]
+                present = [row for row in rows.values() if row is not None]
+                at = 0
+                for count in CHUNKS:
+                    while len(present) - at >= count:
+                        values: list[Any] = []
+                        for row in present[at:at + count]:
+                            values.extend(row)
+                        cursor.execute(statements.upsert[count], values)
+                        at += count
+                for key, row in rows.items():
+                    if row is None:
+                        cursor.execute(statements.delete, key)
+            cursor.execute("COMMIT")
+        except BaseException:
+            try:
+                cursor.execute("ROLLBACK")
+            except Exception:                  # the connection is gone, and the transaction with it
+                pass
+            raise
+
+    def _connect(self) -> Any:
+        try:
+            connection = self._engine.raw_connection()
+        except Exception as error:
+            raise LedgerError(f"ledger cannot be opened: {one_line(error)}") from error
+        driver: Any = connection.driver_connection
+        if isinstance(driver, sqlite3.Connection):
+            driver.isolation_level = None
+            return connection
+        driver.autocommit = True
+        if not driver.execute("SELECT pg_try_advisory_lock(%s)", (ADVISORY_LOCK,)).fetchone()[0]:
+            connection.close()
+            raise LedgerError("another controller uses this ledger (its advisory lock is held)")
+        return connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            try:
+                self._connection.invalidate()
+            except Exception:                  # it is being dropped because it does not work
+                pass
+            self._connection = None
