@@ -109,3 +109,14 @@ class SlurmConf:
     mail_prog: str = ""
     topology_param: str = ""
     unused: list[tuple[str, str, int]] = field(default_factory=list)     # (key, value, line) not used by slurmbridge
+    select_type: str = "select/cons_tres"
+    def_cpu_per_gpu: int | None = None
+    def_mem_per_gpu_mb: int | None = None
+    job_file_append: bool = False
+    max_batch_requeue: int = 5
+    preempt_parameters: dict[str, str] = field(default_factory=dict)
+    dependency_parameters: tuple[str, ...] = ()
+    accounting_store_flags: frozenset[str] = frozenset()                 # job_comment job_env job_extra job_script no_stdio
+    interactive_step_options: str = "--interactive --preserve-env --pty $SHELL"
+    down_nodes: list[tuple[str, str, str]] = field(default_factory=list)  # (node name, state word, reason) of DownNodes lines
+    notes: list[tuple[str, int, str]] = field(default_factory=list)      # (file, line, what was corrected or ignored), for lint and `up`
