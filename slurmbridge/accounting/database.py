@@ -71,7 +71,8 @@ class StateLock:
         except OSError as error:
             holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip()
             os.close(self._fd)
-            raise LedgerError(f"another controller uses this state ({path} is locked by pid {holder or 'unknown'})") from error
+            text = f"another controller uses this state ({path} is locked by pid {holder or 'unknown'})"
+            raise LedgerError(text) from error
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 

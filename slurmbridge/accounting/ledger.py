@@ -5,6 +5,7 @@ Used by the controller alone (one writer a state). Commands read through ``queri
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Iterable
 
@@ -77,10 +78,8 @@ class Ledger:
         future: asyncio.Future[None] = loop.create_future()
 
         def done(error: LedgerError | None) -> None:
-            try:
+            with contextlib.suppress(RuntimeError):    # the loop has been closed meanwhile: nobody waits
                 loop.call_soon_threadsafe(_settle, future, error)
-            except RuntimeError:               # the loop has been closed meanwhile: nobody waits
-                pass
         self._put(operations, done)
         return future
 

@@ -27,12 +27,12 @@ class LoadedState:
     """What a starting controller finds."""
 
     jobs: dict[int, JobRecord]                # live jobs by id, each with the steps of its current run
-    next_job_id: int                          # 1 + the largest job id ever recorded, or meta's "next_job_id" if larger; 0: none yet
+    next_job_id: int                          # 1 + the largest job id recorded, meta's "next_job_id" if larger; 0: none
     sluids: SluidSource                       # ``sluids.next(now_s)`` is the next db_index; ``sluid_text`` shows it
     accounting: AssociationData               # cluster "" and no associations in a new ledger
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)        # SaveNode's settings
     partitions: dict[str, dict[str, Any]] = field(default_factory=dict)   # SavePartition's settings
-    open_events: dict[str, float] = field(default_factory=dict)           # node ("" = cluster) -> start_s of its open event
+    open_events: dict[str, float] = field(default_factory=dict)           # node ("" = cluster) -> start_s
     open_suspensions: dict[int, float] = field(default_factory=dict)      # db_index -> start_s of its open suspension
     meta: dict[str, str] = field(default_factory=dict)                    # SaveMeta's values
 

@@ -46,7 +46,8 @@ def upgrade(engine: Engine, revision: str | None) -> None:
     config.set_main_option("script_location", str(_SCRIPTS))
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if revision is not None and revision not in known:
-        raise LedgerError(f"ledger is of a newer release (its tables are at {revision}, this release knows {schema.REVISION})")
+        text = f"ledger is of a newer release (its tables are at {revision}, this release knows {schema.REVISION})"
+        raise LedgerError(text)
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

@@ -21,7 +21,7 @@ from slurmbridge.views.records import (
 
 @dataclass(frozen=True, slots=True)
 class SaveJob:
-    """Insert or update a job: its accounting row (key ``db_index``, which must be set) and its recovery record (key ``job_id``).
+    """Insert or update a job: accounting row (key ``db_index``, which must be set) and recovery record (key ``job_id``).
 
     ``recoverable=False`` writes the accounting row alone: of a run that a requeue has ended while the job goes on.
     """
@@ -81,7 +81,7 @@ class SaveNode:
 
 @dataclass(frozen=True, slots=True)
 class SavePartition:
-    """What scontrol changed of a partition; ``settings`` empty: as slurm.conf has it. ``{"deleted": True}`` is the caller's word."""
+    """What scontrol changed of a partition, in the caller's words; ``settings`` empty: as slurm.conf has it."""
 
     name: str
     settings: Mapping[str, Any]

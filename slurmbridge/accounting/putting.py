@@ -1,4 +1,7 @@
-"""Operations to rows. Keeps count of the big texts that live jobs share, so that each is written once and goes with its last job."""
+"""Operations to rows.
+
+Keeps count of the big texts that live jobs share, so that each is written once and goes with its last job.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable

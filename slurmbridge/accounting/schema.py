@@ -41,8 +41,8 @@ job = Table(
     Index("job_by_id", "job_id"),
     Index("job_by_end", "end_s"),
 )
-Index("job_by_array", job.c.array_job_id, sqlite_where=job.c.array_job_id != 0, postgresql_where=job.c.array_job_id != 0)
-Index("job_by_het", job.c.het_job_id, sqlite_where=job.c.het_job_id != 0, postgresql_where=job.c.het_job_id != 0)
+for _name, _column in (("job_by_array", job.c.array_job_id), ("job_by_het", job.c.het_job_id)):
+    Index(_name, _column, sqlite_where=_column != 0, postgresql_where=_column != 0)
 
 step = Table(
     "step", metadata,

@@ -6,6 +6,7 @@ back from a busy event loop is what costs.
 """
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 import time
@@ -41,7 +42,7 @@ class Statements:
 
 
 class Writer:
-    """Owns the one writing connection. ``put`` from any one thread; ``done(error)`` is called in the writer's thread."""
+    """Owns the one writing connection. ``put`` from any thread; ``done(error)`` is called in the writer's thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -109,7 +110,8 @@ class Writer:
                 lost = self._connection is None or bool(getattr(self._connection.driver_connection, "closed", False))
                 self._disconnect()
                 if not lost or time.monotonic() > give_up:
-                    return error if isinstance(error, LedgerError) else LedgerError(f"ledger cannot be written: {one_line(error)}")
+                    known = isinstance(error, LedgerError)
+                    return error if known else LedgerError(f"ledger cannot be written: {one_line(error)}")
                 time.sleep(0.2)
 
     def _write(self, connection: Any, batch: Batch) -> None:
@@ -132,10 +134,8 @@ class Writer:
                         cursor.execute(statements.delete, key)
             cursor.execute("COMMIT")
         except BaseException:
-            try:
+            with contextlib.suppress(Exception):       # the connection is gone, and the transaction with it
                 cursor.execute("ROLLBACK")
-            except Exception:                  # the connection is gone, and the transaction with it
-                pass
             raise
 
     def _connect(self) -> Any:
@@ -155,8 +155,6 @@ class Writer:
 
     def _disconnect(self) -> None:
         if self._connection is not None:
-            try:
+            with contextlib.suppress(Exception):       # it is being dropped because it does not work
                 self._connection.invalidate()
-            except Exception:                  # it is being dropped because it does not work
-                pass
             self._connection = None
