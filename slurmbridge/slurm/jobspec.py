@@ -22,6 +22,7 @@ class JobRequest:
     export: str | None = None                 # value of --export as given (ALL, NONE, NIL, list)
     get_user_env: str | None = None           # "" when given without argument
     work_dir: str = "/"
+    submit_dir: str = ""                      # the command's own directory (SLURM_SUBMIT_DIR)
     std_in: str | None = None                 # patterns, unexpanded
     std_out: str | None = None
     std_err: str | None = None
