@@ -25,7 +25,7 @@ class Item(NamedTuple):
 
     name: str
     type: str
-    count: int
+    amount: int
 
 
 def items(text: str | None, kind: str) -> Iterator[Item]:
@@ -42,7 +42,7 @@ def items(text: str | None, kind: str) -> Iterator[Item]:
         entry, _, rest = rest.partition(",")
         if entry:
             item = _item(entry, kind)
-            if item.count:
+            if item.amount:
                 yield item
 
 
