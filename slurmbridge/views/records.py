@@ -333,6 +333,7 @@ class QosRecord:
     deleted: bool = False
     usage_raw: float = 0.0
     usage_tres_raw: dict[str, float] = field(default_factory=dict)
+    grp_used_wall_s: float = 0.0
 
 
 @dataclass(slots=True)

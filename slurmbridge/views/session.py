@@ -87,13 +87,14 @@ class Views(Protocol):
         """All records (pending remainder first) of an array."""
         ...
     def priority_factors(self, job_ids: Sequence[int] | None = None) -> Sequence[Mapping[str, Any]]:
-        """sprio's rows, one per job and partition: job_id, partition and, for each of site age assoc fairshare jobsize
-        partition qos, ``<factor>_norm`` (0–1) and ``<factor>`` (weighted float), ``nice``, ``priority`` and
-        ``tres`` / ``tres_norm`` ({"cpu": float, …})."""
+        """sprio's rows by job id, one per job and partition: job_id, partition (its name), user, uid, account, qos_name,
+        direct_priority (0: computed; else the fixed priority, and all factors are 0), nice, priority, and for each of
+        site age assoc fairshare jobsize part qos ``<factor>`` (weighted float) and ``<factor>_norm`` (0–1), and
+        ``tres`` / ``tres_norm`` ({"cpu": float, …}). Held jobs and those not yet eligible have no rows."""
         ...
     def shares(self) -> Sequence[Mapping[str, Any]]:
-        """sshare's rows in tree order: assoc (AssociationRecord), depth, raw_shares, norm_shares, raw_usage,
-        norm_usage, effective_usage, fair_share, level_fs (floats or None), tres_run_s."""
+        """sshare's rows in tree order: assoc (AssociationRecord), depth, raw_shares (None: root), norm_shares, raw_usage,
+        norm_usage, effective_usage, fair_share, level_fs (floats or None), tres_run_s ({"cpu": seconds, …})."""
         ...
     async def ledger_query(self, kind: str, **filters: Any) -> Sequence[Mapping[str, Any]]:
         """A read-only question to the ledger (kinds and filters are documented in accounting/queries.py)."""
