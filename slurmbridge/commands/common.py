@@ -100,7 +100,9 @@ class JobName:
             return f"{self.job_id}+{self.het_offset}"
         if self.tasks is None:
             return str(self.job_id)
-        return f"{self.job_id}_{self.tasks[0]}" if len(self.tasks) == 1 else f"{self.job_id}_[{array.ranges(self.tasks)}]"
+        if len(self.tasks) == 1:
+            return f"{self.job_id}_{self.tasks[0]}"
+        return f"{self.job_id}_[{array.ranges(self.tasks)}]"
 
 
 _JOB = re.compile(r"([0-9]{1,10})(?:_([0-9]{1,9})|_\[([0-9,:%\-]+)\]|\+([0-9]{1,9}))?(?:\.([A-Za-z0-9]+))?\Z")
@@ -195,6 +197,6 @@ def check_clusters(name: str, text: str, own: str, *, from_env: bool = False) ->
     for word in text.split(","):
         if word.strip().lower() not in (own.lower(), "all", ""):
             place = "SLURM_CLUSTERS" if from_env else "--cluster"
-            raise Stop(Reply("", f"{name}: error: '{text}' can't be reached now, or it is an invalid entry for {place}.  "
-                                 "Use 'sacctmgr list clusters' to see available clusters.\n"
+            raise Stop(Reply("", f"{name}: error: '{text}' can't be reached now, or it is an invalid entry for "
+                                 f"{place}.  Use 'sacctmgr list clusters' to see available clusters.\n"
                                  f"{name}: fatal: Could not get cluster information\n", 1))

@@ -211,6 +211,7 @@ class PartitionRecord:
     name: str
     nodes: tuple[str, ...] = ()
     nodes_text: str = ""
+    node_sets: str = ""                       # the NodeSets (and ALL) that nodes came from, comma separated
     default: bool = False
     state: str = "UP"                         # UP DOWN DRAIN INACTIVE
     allow_accounts: tuple[str, ...] | None = None            # None = ALL
