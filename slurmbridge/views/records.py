@@ -190,6 +190,9 @@ class NodeRecord:
     reason_s: float | None = None
     comment: str = ""
     extra: str = ""
+    core_spec_count: int = 0                  # cores the system keeps: CPUEfctv is less by their threads
+    cpu_spec_list: str = ""
+    mem_spec_limit_mb: int = 0
     boot_s: float = 0.0
     daemon_start_s: float = 0.0
     last_busy_s: float = 0.0
