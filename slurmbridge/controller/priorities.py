@@ -1,0 +1,316 @@
+"""Shares and priorities of the live cluster: the fair-share room's pure code put to the controller's records.
+
+The controller tells it what changed (``track``, ``forget``, ``reload``), runs ``period`` every PriorityCalcPeriod and
+asks for ``shares`` and ``priority_factors`` when a command wants them. Of everything else it keeps columns, so that a
+pass over 100,000 pending jobs costs milliseconds. Only the controller's task calls it.
+
+    priorities = Priorities(conf, accounting, partitions, nodes)
+    job.priority = priorities.initial(job, now_s)         # submission and release; sets job.partition_priorities too
+    priorities.track(job)                                 # a pending job changed (nice, size, partition, begin time…)
+    priorities.forget(job_id)                             # it is not pending any more
+    for job in priorities.period(active_jobs, now_s): …   # every PriorityCalcPeriod: usage, shares, priorities
+    priorities.job_ended(job, now_s)                      # at its end or requeue, while start_s is still set
+    priorities.reload(conf, partitions, nodes)            # slurm.conf, partitions or nodes changed
+    priorities.set_usage(rows)                            # sacctmgr/slurmbridge import usage
+
+Changes of accounts, users, shares and QOS are seen by ``AssociationData.generation``. ``last_ran_s`` and
+``last_reset_s`` must outlive a restart.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from slurmbridge.controller.accrual import UsageBook
+from slurmbridge.fairshare import tree as trees
+from slurmbridge.fairshare.billing import billable, parse_weights
+from slurmbridge.fairshare.jobtable import JobShape, JobTable
+from slurmbridge.fairshare.multifactor import NO_TIME_LIMIT_MIN, Factors, Ints, Lookups, Weights, compute, normalised
+from slurmbridge.slurm import states
+from slurmbridge.slurm.jobspec import UNLIMITED_MIN
+from slurmbridge.slurm.settings import SlurmConf
+from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord
+
+
+class Priorities:
+    """See the module docstring. Raises ValueError for unreadable TRES weights or associations without a root."""
+
+    def __init__(self, conf: SlurmConf, accounting: AssociationData, partitions: Mapping[str, PartitionRecord],
+                 nodes: Mapping[str, NodeRecord], *, last_ran_s: float | None = None,
+                 last_reset_s: float | None = None) -> None:
+        self.accounting = accounting
+        self.usage = UsageBook(conf, accounting, self.billing_of, last_ran_s, last_reset_s)
+        self.computed_s: float = last_ran_s or 0.0
+        self._jobs: dict[int, JobRecord] = {}
+        self._tree: trees.Tree | None = None
+        self._standing: trees.Standing | None = None
+        self._generation = -1
+        self._qos_index: dict[str, int] = {}
+        self._table = JobTable(0)
+        self.reload(conf, partitions, nodes)
+
+    # --- what the cluster is
+    def reload(self, conf: SlurmConf, partitions: Mapping[str, PartitionRecord],
+               nodes: Mapping[str, NodeRecord]) -> None:
+        """The configuration, the partitions or the nodes changed. Priorities are as before until ``recompute``."""
+        self.conf = conf
+        self.usage.configure(conf)
+        self.weights = Weights.of(conf.priority)
+        self.partitions, self.nodes = partitions, nodes
+        self._billing = {name: parse_weights(part.tres_billing_weights) for name, part in partitions.items()}
+        self._partition_index = {name: index for index, name in enumerate(partitions)}
+        totals = [self.partition_tres(name) for name in partitions]
+        names = list(self.weights.tres)
+        factors = np.array([part.priority_job_factor for part in partitions.values()], np.int64)
+        self._partition_factor = factors.astype(np.float64) if self.weights.raw("PART") else normalised(factors, 1)
+        self._partition_tres = np.array([[total.get(name, 0) for name in names] for total in totals],
+                                        np.float64).reshape(len(totals), len(names))
+        limits = [UNLIMITED_MIN if part.max_time_min is None else part.max_time_min for part in partitions.values()]
+        self._partition_limit = np.array(limits, np.int64)
+        self._cpus = sum(self._node_cpus(node) for node in nodes.values())
+        self._table = JobTable(len(names))
+        self._generation = -1
+        for job in self._jobs.values():
+            self.track(job)
+
+    def _node_cpus(self, node: NodeRecord) -> int:
+        line = self.conf.nodes.get(node.name)
+        if line is None:
+            return node.cpus
+        reserved = line.core_spec_count * node.threads_per_core
+        return node.cpus - (reserved or _list_length(line.cpu_spec_list))
+
+    def partition_tres(self, name: str) -> dict[str, int]:
+        """TRES totals of a partition by its configured nodes ("mem" in MB)."""
+        total: dict[str, int] = {"cpu": 0, "mem": 0, "node": 0}
+        for node_name in self.partitions[name].nodes:
+            node = self.nodes.get(node_name)
+            if node is None:
+                continue
+            total["cpu"] += self._node_cpus(node)
+            total["mem"] += node.real_memory_mb
+            total["node"] += 1
+            for gres, count in node.gres.items():
+                kind, colon, _ = gres.partition(":")
+                for key in {f"gres/{kind}", f"gres/{gres}"} if colon else {f"gres/{kind}"}:
+                    total[key] = total.get(key, 0) + count
+        total["billing"] = int(billable(total, self._billing.get(name), self.conf.priority.flags))
+        return total
+
+    def billing(self, tres: Mapping[str, int], partition: str, total_cpus: int | None = None) -> float:
+        """Unrounded billing of an allocation or a request in a partition."""
+        return billable(tres, self._billing.get(partition), self.conf.priority.flags, total_cpus)
+
+    def billing_of(self, job: JobRecord) -> float:
+        """Unrounded billing of what a job has."""
+        return job.billable or self.billing(job.tres_alloc, job.partition)
+
+    # --- the queue
+    def track(self, job: JobRecord) -> None:
+        """A pending job is new or changed."""
+        self._sync()
+        known = [name for name in (job.partition or "").split(",") if name in self._partition_index]
+        self._jobs[job.job_id] = job
+        if not known:
+            self._table.drop(job.job_id)
+            return
+        by_tier = sorted(known, key=lambda name: -self.partitions[name].priority_tier)
+        tres = job.tres_alloc or job.tres_req
+        limit = job.time_limit_min
+        self._table.put(JobShape(
+            job_id=job.job_id, association_id=self._association_id(job),
+            partitions=[self._partition_index[name] for name in by_tier], leading=by_tier.index(known[0]),
+            qos=self._qos_index.get(job.qos, -1), accrue_s=int(job.accrue_s or 0), cpus=job.num_cpus,
+            min_nodes=job.min_nodes, time_limit_min=NO_TIME_LIMIT_MIN if limit is None else limit, nice=job.nice,
+            site=job.site_factor, tres=[tres.get(name, 0) for name in self.weights.tres]))
+
+    def forget(self, job_id: int) -> None:
+        """The job is not pending any more, or gone."""
+        self._jobs.pop(job_id, None)
+        self._table.drop(job_id)
+
+    def initial(self, job: JobRecord, now_s: float) -> int:
+        """The priority of one job now. Tracks it, sets ``priority`` and ``partition_priorities`` and returns the
+        priority (a fixed one stays)."""
+        self.track(job)
+        if job.priority_fixed and job.priority:
+            return job.priority
+        rows = np.array(self._table.rows(job.job_id), np.int64)
+        if len(rows):
+            self._write(rows, self._factors(rows, now_s), True)
+        return job.priority
+
+    def recompute(self, now_s: float) -> list[JobRecord]:
+        """All priorities at ``now_s``; held and fixed jobs keep theirs. Returns the jobs whose priority changed."""
+        self._sync()
+        rows = self._table.live_rows()
+        self.computed_s = now_s
+        return self._write(rows, self._factors(rows, now_s), False)
+
+    def period(self, active: Iterable[JobRecord], now_s: float) -> list[JobRecord]:
+        """What slurmctld's decay thread does: resets and decays usage, adds that of the jobs that hold resources,
+        ranks all users anew and recomputes the queue. Returns the jobs whose priority changed."""
+        self.usage.run(active, now_s)
+        self._standing = None
+        return self.recompute(now_s)
+
+    def job_ended(self, job: JobRecord, now_s: float) -> None:
+        """Adds what a run used since the last period, once."""
+        self.usage.end(job, now_s)
+
+    def set_usage(self, rows: Iterable[tuple[str, str, float]]) -> None:
+        """(account, user, raw usage) replaces the usage of these user associations; the accounts above follow.
+        Raises KeyError(account, user) before anything changed."""
+        self.usage.replace(rows)
+        self._standing = None
+
+    def _write(self, rows: Ints, factors: Factors, fresh: bool) -> list[JobRecord]:
+        """Puts new priorities into the records. ``fresh``: whatever they had; else held and fixed jobs keep theirs."""
+        only_up = "INCR_ONLY" in self.weights.flags and not fresh
+        names = list(self._partition_index)
+        changed: dict[int, JobRecord] = {}
+        for job_id, partition, priority, job_priority in self._table.news(rows, factors, fresh):
+            job = self._jobs[job_id]
+            if not fresh and (not job.priority or job.priority_fixed):
+                continue
+            if partition < 0:
+                if job.partition_priorities:
+                    job.partition_priorities.clear()
+            elif not only_up or job.partition_priorities.get(names[partition], 0) < priority:
+                job.partition_priorities[names[partition]] = priority
+                changed[job_id] = job
+            if job_priority and job_priority != job.priority and (not only_up or job.priority < job_priority):
+                job.priority = job_priority
+                changed[job_id] = job
+        return list(changed.values())
+
+    # --- the associations
+    def _sync(self) -> None:
+        """Follows changes of associations and QOS."""
+        data = self.accounting
+        if self._tree is not None and self._generation == data.generation:
+            return
+        live = [a for a in data.associations.values() if not a.deleted]
+        tree = trees.build_tree(
+            trees.Association(a.id, a.parent_id, a.account, a.user, a.partition, a.shares, a.priority) for a in live)
+        if self._tree is not None:
+            self.usage.moved(self._tree, tree)
+        self._tree, self._standing, self._generation = tree, None, data.generation
+        self._by_name = {(a.account, a.user, a.partition): a.id for a in live}
+        qos = [q for q in data.qos.values() if not q.deleted]
+        moved = {q.name: index for index, q in enumerate(qos)}
+        priorities = np.array([q.priority for q in qos], np.int64)
+        self._qos_factor = priorities.astype(np.float64) if self.weights.raw("QOS") else normalised(priorities)
+        if moved != self._qos_index:
+            self._qos_index = moved
+            for job in list(self._jobs.values()):
+                self.track(job)
+
+    def _association_id(self, job: JobRecord) -> int:
+        if job.assoc_id:
+            return job.assoc_id
+        return self._by_name.get((job.account, job.user_name, job.partition)) or self._by_name.get(
+            (job.account, job.user_name, ""), 0)
+
+    def _current(self) -> tuple[trees.Tree, trees.Standing]:
+        self._sync()
+        tree = self._tree
+        assert tree is not None
+        if self._standing is None:
+            flags = self.weights.flags
+            usage = self.usage.totals(tree)
+            if "DEPTH_OBLIVIOUS" in flags or "NO_FAIR_TREE" in flags:
+                dampening = int(self.conf.values.get("FairShareDampeningFactor") or 1)
+                self._standing = trees.classic(tree, usage, dampening=dampening,
+                                               depth_oblivious="DEPTH_OBLIVIOUS" in flags)
+            else:
+                self._standing = trees.fair_tree(tree, usage)
+        return tree, self._standing
+
+    def _factors(self, rows: Ints, now_s: float) -> Factors:
+        tree, standing = self._current()
+        ids = self._table.association_ids(rows)
+        order = np.argsort(tree.ids)
+        place = np.minimum(np.searchsorted(tree.ids, ids, sorter=order), len(order) - 1)
+        at = np.where(tree.ids[order[place]] == ids, order[place], -1)
+        assoc = tree.priority.astype(np.float64) if self.weights.raw("ASSOC") else tree.priority_norm
+        lookups = Lookups(len(self.nodes), self._cpus, standing.fair_share, assoc, self._partition_factor,
+                          self._partition_limit, self._partition_tres, self._qos_factor)
+        return compute(self._table.columns(rows, at), lookups, self.weights, now_s)
+
+    # --- what commands show (views.session.Views)
+    def shares(self, active: Iterable[JobRecord] = ()) -> list[dict[str, Any]]:
+        """sshare's rows in tree order, documented at ``Views.shares``. ``active``: jobs that hold resources."""
+        tree, standing = self._current()
+        running = self.usage.run_seconds(active)
+        rows = []
+        for row, association_id in enumerate(tree.ids.tolist()):
+            association = self.accounting.associations[association_id]
+            inherits = bool(tree.from_parent[row])
+            rows.append({
+                "assoc": association, "depth": int(tree.depth[row]),
+                "raw_shares": None if not row else association.shares,
+                "norm_shares": float(standing.norm_shares[row]), "raw_usage": float(association.usage_raw),
+                "norm_usage": _number(standing.norm_usage[row]),
+                "effective_usage": float(standing.effective_usage[row]),
+                "fair_share": _number(standing.fair_share[row]),
+                "level_fs": None if inherits else _number(standing.level_fs[row]),
+                "tres_run_s": running.get(association_id, {})})
+        return rows
+
+    def priority_factors(self, now_s: float, job_ids: Sequence[int] | None = None) -> list[dict[str, Any]]:
+        """sprio's rows by job id and partition, documented at ``Views.priority_factors``; factors are those of the last
+        period. Held jobs and those not yet eligible have none."""
+        self._sync()
+        wanted = sorted(self._jobs) if job_ids is None else sorted(set(job_ids) & self._jobs.keys())
+        shown = [self._jobs[job_id] for job_id in wanted if self._is_shown(self._jobs[job_id], now_s)]
+        numbers = [row for job in shown for row in self._table.rows(job.job_id)]
+        factors = self._factors(np.array(numbers, np.int64), self.computed_s)
+        names = list(self._partition_index)
+        out: list[dict[str, Any]] = []
+        for job in shown:
+            for row in self._table.rows(job.job_id):
+                out.append(self._factor_row(job, names[self._table.partition_of(row)], factors, len(out)))
+        return out
+
+    def _is_shown(self, job: JobRecord, now_s: float) -> bool:
+        flags = self.weights.flags
+        if job.state != states.PENDING and "CALCULATE_RUNNING" not in flags:
+            return False
+        begins = job.submit_s if "ACCRUE_ALWAYS" in flags else job.eligible_s
+        return bool(begins) and int(begins or 0) <= now_s and job.priority != 0
+
+    def _factor_row(self, job: JobRecord, partition: str, factors: Factors, at: int) -> dict[str, Any]:
+        weights = self.weights
+        fixed = job.priority if job.priority_fixed else 0
+        row: dict[str, Any] = {
+            "job_id": job.job_id, "partition": partition, "user": job.user_name, "uid": job.uid,
+            "account": job.account, "qos_name": job.qos, "direct_priority": fixed, "site": job.site_factor,
+            "site_norm": float(job.site_factor), "nice": job.nice,
+            "priority": fixed or int(factors.priority[at]), "tres": {}, "tres_norm": {}}
+        for name, column, weight in (
+                ("age", factors.age, weights.age), ("assoc", factors.assoc, weights.assoc),
+                ("fairshare", factors.fairshare, weights.fairshare), ("jobsize", factors.jobsize, weights.jobsize),
+                ("part", factors.partition, weights.partition), ("qos", factors.qos, weights.qos)):
+            value = 0.0 if fixed else float(column[at])
+            row[name], row[f"{name}_norm"] = value, value / weight if weight else 0.0
+        if not fixed:
+            for place, (name, weight) in enumerate(weights.tres.items()):
+                if value := float(factors.tres[at, place]):
+                    row["tres"][name], row["tres_norm"][name] = value, value / weight
+        return row
+
+
+def _number(value: np.floating[Any]) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _list_length(text: str) -> int:
+    """How many numbers "0-3,8" names."""
+    total = 0
+    for part in filter(None, text.split(",")):
+        first, dash, last = part.partition("-")
+        total += int(last) - int(first) + 1 if dash else 1
+    return total
