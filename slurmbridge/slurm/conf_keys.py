@@ -10,7 +10,7 @@ from dataclasses import dataclass
 MEANINGS = {
     "auth": "callers are known by their socket (or bearer token), not by munge or another plugin",
     "comm": "there is no Slurm network protocol between daemons to tune",
-    "control": "the controller is this process; where it listens is told by `slurmbridge up`",
+    "control": "the controller is this process; its state and its socket are told to `slurmbridge up`",
     "dbd": "slurmbridge keeps its own ledger and contacts no slurmdbd",
     "daemon": "there are no slurmd daemons; nodes belong to the engine",
     "log": "slurmbridge writes its own log, see `slurmbridge up --help`",
