@@ -1,20 +1,21 @@
 """Shares and priorities of the live cluster: the fair-share room's pure code put to the controller's records.
 
-The controller tells it what changed (``track``, ``forget``, ``reload``), runs ``period`` every PriorityCalcPeriod and
-asks for ``shares`` and ``priority_factors`` when a command wants them. Of everything else it keeps columns, so that a
-pass over 100,000 pending jobs costs milliseconds. Only the controller's task calls it.
+The controller tells it what changed and asks, before a scheduling pass, what came of it. Of everything else it keeps
+columns, so that a pass over 100,000 pending jobs costs milliseconds. Only the controller's task calls it.
 
-    priorities = Priorities(conf, accounting, partitions, nodes)
+    priorities = Priorities(conf, accounting, partitions, nodes, last_ran_s=…, last_reset_s=…)
     job.priority = priorities.initial(job, now_s)         # submission and release; sets job.partition_priorities too
     priorities.track(job)                                 # a pending job changed (nice, size, partition, begin time…)
-    priorities.forget(job_id)                             # it is not pending any more
-    for job in priorities.period(active_jobs, now_s): …   # every PriorityCalcPeriod: usage, shares, priorities
-    priorities.job_ended(job, now_s)                      # at its end or requeue, while start_s is still set
+    priorities.refreshed(pending, now_s)                  # before a pass -> {job_id: (priority, by partition)} changed
+    priorities.job_started(job, now_s)                    # it holds resources (also for each one after a restart)
+    priorities.job_ended(job, now_s)                      # its run is over, start_s and tres_alloc still there
+    priorities.job_over(job, now_s)                       # it is neither pending nor running any more
     priorities.reload(conf, partitions, nodes)            # slurm.conf, partitions or nodes changed
-    priorities.set_usage(rows)                            # sacctmgr/slurmbridge import usage
+    priorities.set_usage(rows)                            # slurmbridge import usage
 
-Changes of accounts, users, shares and QOS are seen by ``AssociationData.generation``. ``last_ran_s`` and
-``last_reset_s`` must outlive a restart.
+``refreshed`` does by itself what slurmctld does every PriorityCalcPeriod: resets and decays usage, adds that of running
+jobs, ranks all users and recomputes all priorities. Changes of accounts, users, shares and QOS are seen by
+``AssociationData.generation``. ``last_ran_s`` and ``last_reset_s`` must outlive a restart.
 """
 from __future__ import annotations
 
@@ -44,6 +45,7 @@ class Priorities:
         self.usage = UsageBook(conf, accounting, self.billing_of, last_ran_s, last_reset_s)
         self.computed_s: float = last_ran_s or 0.0
         self._jobs: dict[int, JobRecord] = {}
+        self._active: dict[int, JobRecord] = {}
         self._tree: trees.Tree | None = None
         self._standing: trees.Standing | None = None
         self._generation = -1
@@ -149,16 +151,57 @@ class Priorities:
         self.computed_s = now_s
         return self._write(rows, self._factors(rows, now_s), False)
 
-    def period(self, active: Iterable[JobRecord], now_s: float) -> list[JobRecord]:
-        """What slurmctld's decay thread does: resets and decays usage, adds that of the jobs that hold resources,
-        ranks all users anew and recomputes the queue. Returns the jobs whose priority changed."""
-        self.usage.run(active, now_s)
+    def refreshed(self, pending: Mapping[int, JobRecord], now_s: float) -> dict[int, tuple[int, dict[str, int]]]:
+        """Follows which jobs are pending and recomputes all of them when PriorityCalcPeriod is over.
+
+        Returns {job id: (priority, priority by partition)} of the jobs whose priority changed; the records have it.
+        """
+        for job_id in self._jobs.keys() - pending.keys() - self._active.keys():
+            self.forget(job_id)
+        changed = {job_id: pending[job_id] for job_id in pending.keys() - self._jobs.keys()}
+        for job in changed.values():
+            if job.priority:
+                self.initial(job, now_s)
+            else:
+                self.track(job)
+        if self.last_ran_s is None or now_s - self.last_ran_s >= self.conf.priority.calc_period_s:
+            changed.update((job.job_id, job) for job in self.period(now_s))
+        return {job_id: (job.priority, job.partition_priorities) for job_id, job in changed.items()}
+
+    def period(self, now_s: float) -> list[JobRecord]:
+        """Usage, shares and all priorities anew, whatever the time. Returns the jobs whose priority changed."""
+        self.usage.run(self._active.values(), now_s)
         self._standing = None
         return self.recompute(now_s)
 
+    @property
+    def last_ran_s(self) -> float | None:
+        """When usage was last brought up to date."""
+        return self.usage.last_ran_s
+
+    @property
+    def last_reset_s(self) -> float | None:
+        """When usage was last set to zero (or first counted)."""
+        return self.usage.last_reset_s
+
+    # --- runs
+    def job_started(self, job: JobRecord, now_s: float) -> None:
+        """The job holds resources: it accrues usage from ``start_s`` on."""
+        self._active[job.job_id] = job
+        if "CALCULATE_RUNNING" in self.weights.flags:
+            self.track(job)
+        else:
+            self.forget(job.job_id)
+
     def job_ended(self, job: JobRecord, now_s: float) -> None:
-        """Adds what a run used since the last period, once."""
-        self.usage.end(job, now_s)
+        """A run is over: adds what it used since the last period. A second call for the same run adds nothing."""
+        if self._active.pop(job.job_id, None) is not None:
+            self.usage.end(job, now_s)
+
+    def job_over(self, job: JobRecord, now_s: float) -> None:
+        """The job is over for good."""
+        self.job_ended(job, now_s)
+        self.forget(job.job_id)
 
     def set_usage(self, rows: Iterable[tuple[str, str, float]]) -> None:
         """(account, user, raw usage) replaces the usage of these user associations; the accounts above follow.
@@ -241,10 +284,10 @@ class Priorities:
         return compute(self._table.columns(rows, at), lookups, self.weights, now_s)
 
     # --- what commands show (views.session.Views)
-    def shares(self, active: Iterable[JobRecord] = ()) -> list[dict[str, Any]]:
-        """sshare's rows in tree order, documented at ``Views.shares``. ``active``: jobs that hold resources."""
+    def shares(self) -> list[dict[str, Any]]:
+        """sshare's rows in tree order, documented at ``Views.shares``."""
         tree, standing = self._current()
-        running = self.usage.run_seconds(active)
+        running = self.usage.run_seconds(self._active.values())
         rows = []
         for row, association_id in enumerate(tree.ids.tolist()):
             association = self.accounting.associations[association_id]
@@ -294,12 +337,12 @@ class Priorities:
                 ("age", factors.age, weights.age), ("assoc", factors.assoc, weights.assoc),
                 ("fairshare", factors.fairshare, weights.fairshare), ("jobsize", factors.jobsize, weights.jobsize),
                 ("part", factors.partition, weights.partition), ("qos", factors.qos, weights.qos)):
-            value = 0.0 if fixed else float(column[at])
-            row[name], row[f"{name}_norm"] = value, value / weight if weight else 0.0
+            factor = 0.0 if fixed else float(column[at])
+            row[name], row[f"{name}_norm"] = factor, factor / weight if weight else 0.0
         if not fixed:
-            for place, (name, weight) in enumerate(weights.tres.items()):
+            for place, (name, tres_weight) in enumerate(weights.tres.items()):
                 if value := float(factors.tres[at, place]):
-                    row["tres"][name], row["tres_norm"][name] = value, value / weight
+                    row["tres"][name], row["tres_norm"][name] = value, value / tres_weight
         return row
 
 
