@@ -17,6 +17,7 @@ from slurmbridge.accounting.errors import LedgerError, one_line
 from slurmbridge.accounting.loading import LoadedState, load_state
 from slurmbridge.accounting.migrate import ensure_current
 from slurmbridge.accounting.putting import Put, Putter
+from slurmbridge.accounting.sluid import SluidSource
 from slurmbridge.accounting.writer import Writer
 
 __all__ = ["Ledger", "LedgerError", "LoadedState"]
@@ -32,6 +33,7 @@ class Ledger:
         self._lock = lock
         self._putter = Putter()
         self._writer: Writer | None = None
+        self._sluids: SluidSource | None = None
 
     @classmethod
     def open(cls, url: str, lock_path: str | None = None) -> Ledger:
@@ -66,7 +68,14 @@ class Ledger:
         except Exception as error:
             raise self._explained(error) from error
         self.write_and_wait([ops.SaveMeta("cluster_id", state.meta["cluster_id"])])
+        self._sluids = state.sluids
         return state
+
+    def next_db_index(self, now_s: float) -> int:
+        """A new run's key, larger than every earlier one; ``sluid_text`` shows it. After ``load``."""
+        if self._sluids is None:
+            raise LedgerError("the ledger has not been loaded")
+        return self._sluids.next(now_s)
 
     def write(self, operations: Iterable[ops.Operation]) -> asyncio.Future[None]:
         """Queues the operations, all or none of them in one transaction; the future is done once they are on disk.

@@ -305,7 +305,8 @@ class AssociationRecord:
     priority: int | None = None
     limits: Limits = field(default_factory=Limits)
     qos: tuple[str, ...] | None = None        # None = inherits from its parent
-    default_qos: str = ""
+    delta_qos: tuple[str, ...] = ()           # "+low", "-high": applied to what is inherited (qos is None then)
+    default_qos: str = ""                     # "" = inherits
     is_default: bool = False                  # the user's default account
     comment: str = ""
     flags: tuple[str, ...] = ()
@@ -346,7 +347,8 @@ class AccountRecord:
     description: str = ""
     organization: str = ""
     flags: tuple[str, ...] = ()
-    coordinators: tuple[str, ...] = ()
+    coordinators: tuple[str, ...] = ()        # set directly; those of an account above count too (views.associations)
+    created_s: float = 0.0
     deleted: bool = False
 
 
@@ -356,7 +358,8 @@ class UserRecord:
     default_account: str = ""
     default_wckey: str = ""
     admin_level: str = "None"                 # None | Operator | Administrator
-    coordinator_of: tuple[str, ...] = ()
+    coordinator_of: tuple[str, ...] = ()      # set directly
+    created_s: float = 0.0
     deleted: bool = False
 
 
