@@ -1,0 +1,42 @@
+"""From the controller's launch order to what the step daemons of one run are told."""
+from __future__ import annotations
+
+from slurmbridge.cluster.port import LaunchOrder
+from slurmbridge.runtime.order import NodeShare, RunOrder
+from slurmbridge.views.records import JobRecord, NodeRecord
+
+
+def run_order(order: LaunchOrder, nodes: dict[str, NodeRecord], controller_url: str = "") -> RunOrder:
+    """Addresses are filled in where the daemons are started. Raises ValueError for an allocation without nodes."""
+    job = order.job
+    if not job.allocation:
+        raise ValueError(f"job {job.job_id} has no allocation")
+    task_ids = order.array_tasks
+    return RunOrder(
+        job_id=order.run.job_id, restart=order.run.restart, credential=order.credential, request=job.request,
+        nodes=[NodeShare(name=share.node, cpus=share.cpus, mem_mb=share.mem_mb, gres=dict(share.gres),
+                         cores=tuple(share.cores), tasks=share.tasks,
+                         threads_per_core=nodes[share.node].threads_per_core if share.node in nodes else 1)
+               for share in job.allocation],
+        uid=job.uid, gid=job.gid, user_name=job.user_name, group_name=job.group_name, name=job.name,
+        account=job.account, partition=job.partition, qos=job.qos, reservation=job.request.reservation or "",
+        cluster_name=order.cluster_name, controller_url=order.controller_url or controller_url,
+        conf_path=order.conf_path, submit_host=job.alloc_node, start_s=job.start_s or 0.0,
+        end_by_s=order.end_by_s, kill_wait_s=order.kill_wait_s, warn_signal=order.warn_signal,
+        warn_before_s=order.warn_before_s, warn_batch=order.warn_batch,
+        mem_per_cpu_mb=job.mem_per_cpu_mb, mem_per_node_mb=job.mem_per_node_mb,
+        array_job_id=job.array_job_id, array_task_id=job.array_task_id,
+        **_array_facts(job, task_ids), het_job_id=job.het_job_id, het_offset=job.het_offset,
+        licenses=job.request.licenses or "", settings=dict(order.settings))
+
+
+def _array_facts(job: JobRecord, task_ids: tuple[int, ...]) -> dict[str, int]:
+    if job.array_task_id is None:
+        return {}
+    if task_ids:
+        ordered = sorted(task_ids)
+        step = ordered[1] - ordered[0] if len(ordered) > 1 else 1
+        return {"array_task_count": len(ordered), "array_task_min": ordered[0], "array_task_max": ordered[-1],
+                "array_task_step": job.array_task_step if job.array_task_step > 1 else step}
+    return {"array_task_count": job.array_task_count, "array_task_min": job.array_task_min,
+            "array_task_max": job.array_task_max, "array_task_step": job.array_task_step}

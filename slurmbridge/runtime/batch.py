@@ -1,0 +1,74 @@
+"""The batch script's process: its files, its environment, its start."""
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+
+from slurmbridge.runtime import environment, execution
+from slurmbridge.runtime.order import RunOrder
+from slurmbridge.slurm import patterns
+
+IO_FAILURE_STATUS = 53
+"""The wait status under which a job ends whose files cannot be opened (sacct shows 0:53)."""
+
+
+class CannotOpen(OSError):
+    """A standard file of the job cannot be opened."""
+
+
+@dataclass(slots=True)
+class BatchFiles:
+    stdin_fd: int
+    stdout_fd: int
+    stderr_fd: int
+
+    def close(self) -> None:
+        for fd in {self.stdin_fd, self.stdout_fd, self.stderr_fd}:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def file_name(pattern: str, order: RunOrder) -> str:
+    """Absolute name of a batch file pattern."""
+    is_task = order.array_task_id is not None
+    return patterns.expand(
+        pattern, job_id=order.job_id, work_dir=order.request.work_dir, array_job_id=order.array_job_id if is_task else 0,
+        array_task_id=order.array_task_id if order.array_task_id is not None else patterns.NO_TASK,
+        node_name=order.nodes[0].name, user_name=order.user_name, job_name=order.name, restarts=order.restart)
+
+
+def open_files(order: RunOrder) -> BatchFiles:
+    """Opens with this process's rights and the job's umask. Raises CannotOpen."""
+    request = order.request
+    default = "slurm-%A_%a.out" if order.array_task_id is not None else "slurm-%j.out"
+    append = request.open_mode == "append" or (
+        request.open_mode is None and order.settings.get("JobFileAppend", "0") == "1")
+    flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | (0 if append else os.O_TRUNC)
+    out_name = file_name(request.std_out or default, order)
+    err_name = file_name(request.std_err, order) if request.std_err else out_name
+    in_name = file_name(request.std_in, order) if request.std_in else "/dev/null"
+    opened: list[int] = []
+    old_umask = os.umask(request.umask)
+    try:
+        opened.append(os.open(in_name, os.O_RDONLY))
+        opened.append(os.open(out_name, flags, 0o666))
+        opened.append(opened[1] if err_name == out_name else os.open(err_name, flags, 0o666))
+    except OSError as error:
+        for fd in opened:
+            os.close(fd)
+        raise CannotOpen(error.errno, error.strerror, error.filename) from None
+    finally:
+        os.umask(old_umask)
+    return BatchFiles(*opened)
+
+
+def start_script(order: RunOrder, script: str, files: BatchFiles) -> int:
+    """The pid of the started script. Raises OSError when it cannot fork."""
+    request = order.request
+    if not os.path.isdir(request.work_dir) or not os.access(request.work_dir, os.X_OK):
+        execution.enter_directory(request.work_dir, files.stderr_fd)
+    return execution.start(execution.Command(
+        path=script, argv=[script, *request.script_args], env=environment.batch_environment(order),
+        cwd=request.work_dir, umask=request.umask, rlimits=request.rlimits,
+        stdin_fd=files.stdin_fd, stdout_fd=files.stdout_fd, stderr_fd=files.stderr_fd))

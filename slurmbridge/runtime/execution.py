@@ -1,0 +1,155 @@
+"""Starting one process of the user's: own session, standard descriptors, limits, directory, then exec.
+
+Between fork and exec only system calls are made: the interpreter's files may be out of the user's reach.
+"""
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import resource
+import signal
+import termios
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+_RESET = tuple(number for number in signal.valid_signals()
+               if number not in (signal.SIGKILL, signal.SIGSTOP) and not 32 <= number <= 33)
+
+
+def log_line(text: str, level: str = "error: ") -> bytes:
+    """A line as slurmstepd puts it on a job's standard error."""
+    now = datetime.now()
+    return f"[{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}] {level}{text}\n".encode(errors="surrogateescape")
+
+
+def local_time(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+@dataclass(slots=True)
+class Command:
+    """A process to start. Descriptors belong to the caller, who closes them after ``start``.
+
+    ``path`` is executed as it is when it has a slash, else looked for in the environment's PATH.
+    """
+
+    path: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    stdin_fd: int
+    stdout_fd: int
+    stderr_fd: int
+    umask: int = 0o022
+    rlimits: Mapping[str, int] = field(default_factory=dict)
+    terminal: bool = False                    # stdin_fd is a terminal to be the session's
+    nice: int = 0
+    cpu_affinity: frozenset[int] | None = None
+
+
+def start(command: Command) -> int:
+    """Forks and executes; the pid, which is also its session and process group. Raises OSError when it cannot fork.
+
+    A process that cannot be executed says so on its standard error and exits with the errno, as under slurmstepd.
+    """
+    env = {os.fsencode(key): os.fsencode(value) for key, value in command.env.items()}
+    argv = [os.fsencode(word) for word in command.argv]
+    candidates = _candidates(command)
+    limits = _limits(command.rlimits)
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.setsid()
+        _take_descriptors(command)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        for number in _RESET:
+            with contextlib.suppress(OSError, ValueError):
+                signal.signal(number, signal.SIG_DFL)
+        if command.nice:
+            with contextlib.suppress(OSError):
+                os.nice(command.nice)
+        os.umask(command.umask)
+        enter_directory(command.cwd, 2)
+        for number, pair in limits:
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(number, pair)
+        env[b"SLURM_TASK_PID"] = b"%d" % os.getpid()
+        code = _execute(candidates, argv, env, command.path)
+    except OSError as error:
+        code = error.errno or 1
+    finally:
+        os._exit(code & 0xFF)
+    raise AssertionError
+
+
+def enter_directory(path: str, report_fd: int) -> None:
+    """chdir; to /tmp with slurmstepd's message when that is not possible."""
+    try:
+        os.chdir(path)
+    except OSError as error:
+        text = f"couldn't chdir to `{path}': {os.strerror(error.errno or 0)}: going to /tmp instead"
+        with contextlib.suppress(OSError):
+            os.write(report_fd, log_line(text))
+        with contextlib.suppress(OSError):
+            os.chdir("/tmp")
+
+
+def _take_descriptors(command: Command) -> None:
+    if command.terminal:
+        fcntl.ioctl(command.stdin_fd, termios.TIOCSCTTY, 0)
+    wanted = [os.dup(fd) if fd < 3 else fd for fd in (command.stdin_fd, command.stdout_fd, command.stderr_fd)]
+    for target, fd in enumerate(wanted):
+        os.dup2(fd, target, inheritable=True)
+
+
+def _candidates(command: Command) -> list[bytes]:
+    if "/" in command.path:
+        return [os.fsencode(command.path)]
+    name = os.fsencode(command.path)
+    directories = os.fsencode(command.env.get("PATH", "")).split(b":") if "PATH" in command.env else []
+    found = [os.path.join(directory or b".", name) for directory in directories]
+    return found or [name]
+
+
+def _execute(candidates: list[bytes], argv: list[bytes], env: dict[bytes, bytes], shown: str) -> int:
+    """Only returns when nothing could be executed: the errno, which becomes the exit code."""
+    reason = errno.ENOENT
+    for path in candidates:
+        try:
+            os.execve(path, argv, env)
+        except OSError as error:
+            if len(candidates) == 1 or error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
+                reason = error.errno or 1
+                break
+            if error.errno == errno.EACCES:
+                reason = errno.EACCES
+    os.write(2, log_line(f"execve(): {shown}: {os.strerror(reason)}"))
+    return reason
+
+
+def _limits(soft_limits: Mapping[str, int]) -> list[tuple[int, tuple[int, int]]]:
+    """Soft limits to set, not above the hard ones this process has."""
+    pairs = []
+    for name, soft in soft_limits.items():
+        number = getattr(resource, "RLIMIT_" + name.removeprefix("RLIMIT_"), None)
+        if number is None:
+            continue
+        hard = resource.getrlimit(number)[1]
+        if soft < 0:
+            soft = resource.RLIM_INFINITY
+        if hard != resource.RLIM_INFINITY and (soft == resource.RLIM_INFINITY or soft > hard):
+            soft = hard
+        pairs.append((number, (soft, hard)))
+    return pairs
+
+
+def exit_code(wait_status: int) -> int:
+    """What srun exits with for a task that ended so (128 + signal, or its code)."""
+    if os.WIFSIGNALED(wait_status):
+        return 128 + os.WTERMSIG(wait_status)
+    return os.WEXITSTATUS(wait_status)

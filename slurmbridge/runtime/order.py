@@ -1,0 +1,89 @@
+"""What a step daemon is told about its run: everything it needs, so that it never has to ask the controller.
+
+The engine makes a RunOrder from the controller's LaunchOrder; it travels as JSON (spawner socket, mounted file in a
+pod) and is never changed afterwards, but for the time limit that ``update`` moves.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from slurmbridge.slurm.jobspec import JobRequest
+
+
+@dataclass(slots=True)
+class NodeShare:
+    """What the run has on one node. ``address`` is its step daemon's."""
+
+    name: str
+    address: str = ""
+    cpus: int = 1
+    mem_mb: int = 0
+    gres: dict[str, tuple[int, ...]] = field(default_factory=dict)   # "gpu:a100" or "gpu" -> device indices
+    cores: tuple[int, ...] = ()
+    tasks: int = 0
+    threads_per_core: int = 1
+
+
+@dataclass(slots=True)
+class RunOrder:
+    """One run of one job. Times are epoch seconds, memory MB."""
+
+    job_id: int
+    restart: int
+    credential: str
+    request: JobRequest
+    nodes: list[NodeShare]
+    uid: int = 0
+    gid: int = 0
+    user_name: str = ""
+    group_name: str = ""
+    name: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    reservation: str = ""
+    cluster_name: str = "cluster"
+    controller_url: str = ""
+    conf_path: str = ""
+    submit_host: str = ""
+    start_s: float = 0.0
+    end_by_s: float | None = None
+    kill_wait_s: float = 30.0
+    warn_signal: int | None = None
+    warn_before_s: int = 0
+    warn_batch: bool = False
+    mem_per_cpu_mb: int | None = None
+    mem_per_node_mb: int | None = None
+    array_job_id: int = 0
+    array_task_id: int | None = None
+    array_task_count: int = 0
+    array_task_min: int = 0
+    array_task_max: int = 0
+    array_task_step: int = 1
+    het_job_id: int = 0
+    het_offset: int = 0
+    licenses: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def run_name(self) -> str:
+        return f"{self.job_id}.{self.restart}"
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {item.name: getattr(self, item.name) for item in fields(self)}
+        plain["request"] = {item.name: getattr(self.request, item.name) for item in fields(JobRequest)}
+        plain["nodes"] = [{item.name: getattr(node, item.name) for item in fields(NodeShare)} for node in self.nodes]
+        return plain
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> RunOrder:
+        """Raises TypeError or KeyError for what is no order."""
+        request = {key: tuple(value) if isinstance(value, list) else value for key, value in plain["request"].items()}
+        nodes = []
+        for node in plain["nodes"]:
+            shape = dict(node)
+            shape["gres"] = {name: tuple(indices) for name, indices in shape.get("gres", {}).items()}
+            shape["cores"] = tuple(shape.get("cores", ()))
+            nodes.append(NodeShare(**shape))
+        return cls(**{**plain, "request": JobRequest(**request), "nodes": nodes})
