@@ -59,9 +59,10 @@ class Priorities:
         """The configuration, the partitions or the nodes changed. Priorities are as before until ``recompute``."""
         self.conf = conf
         self.usage.configure(conf)
-        self.weights = Weights.of(conf.priority)
+        self.weights = Weights.of(conf.priority, self.accounting.tres)
         self.partitions, self.nodes = partitions, nodes
-        self._billing = {name: parse_weights(part.tres_billing_weights) for name, part in partitions.items()}
+        tres_ids = self.accounting.tres
+        self._billing = {name: parse_weights(part.tres_billing_weights, tres_ids) for name, part in partitions.items()}
         self._partition_index = {name: index for index, name in enumerate(partitions)}
         totals = [self.partition_tres(name) for name in partitions]
         names = list(self.weights.tres)

@@ -1,44 +1,23 @@
 """What a job's TRES cost by the TRESBillingWeights of its partition; PriorityWeightTRES has the same grammar."""
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-_NUMBER = re.compile(r"\s*[+-]?(?:inf(?:inity)?|nan|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)", re.IGNORECASE)
-_UNITS = "KMGTP"
-_MEGABYTES = frozenset({"mem", "bb"})         # TRES types counted in MB
-_FIRST = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")      # TRES with fixed places
+from slurmbridge.slurm import tres as grammar
+
 _PER_NODE = frozenset({"cpu", "mem", "node"})
 
 
-def _unit_factor(tres_type: str, unit: str) -> float:
-    """How many of the TRES's base unit ``unit`` is; 1 for none or one not above the base."""
-    exponent = (_UNITS.index(unit.upper()) + 1 if unit else 0) - (2 if tres_type in _MEGABYTES else 0)
-    return 1024.0 ** exponent if exponent > 0 else 1.0
+def parse_weights(text: str, tres_ids: Mapping[str, int] | None = None) -> dict[str, float]:
+    """``"CPU=1.0,Mem=0.25G,GRES/gpu=10"`` -> weight per base unit (of "mem": MB) by TRES name.
 
-
-def _position(tres: str) -> int:
-    return _FIRST.index(tres) if tres in _FIRST else len(_FIRST)
-
-
-def parse_weights(text: str) -> dict[str, float]:
-    """``"CPU=1.0,Mem=0.25G,GRES/gpu=10"`` -> weight per base unit (of "mem": MB) by TRES name, in TRES order.
-
-    Raises ValueError for an item without a number or with an unknown unit.
+    In the order in which Slurm adds them up: by TRES number, ``tres_ids`` knows those above the fixed ones. Raises
+    slurmbridge.slurm.tres.TresError for an item without a number.
     """
-    weights: dict[str, float] = {}
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = item.partition("=")
-        number = _NUMBER.match(value)
-        if not name or number is None:
-            raise ValueError(f'"{item}" is an invalid TRES weight entry')
-        kind, slash, rest = name.strip().partition("/")
-        tres = kind.lower() + slash + rest
-        unit = value[number.end():][:1]
-        if unit and unit.upper() not in _UNITS:
-            raise ValueError(f"Invalid unit type '{unit}'. Possible options are '{_UNITS}'")
-        weights[tres] = float(number[0]) / _unit_factor(kind.lower(), unit)
-    return dict(sorted(weights.items(), key=lambda item: _position(item[0])))
+    fixed = {name: place for place, name in enumerate(grammar.ORDER)}
+    numbers = tres_ids or {}
+    weights = grammar.parse_weights(text)
+    return dict(sorted(weights.items(), key=lambda item: fixed.get(item[0], 1000 + numbers.get(item[0], 1 << 32))))
 
 
 def billable(tres: Mapping[str, int], weights: Mapping[str, float] | None, flags: frozenset[str] = frozenset(),

@@ -6,6 +6,7 @@ Slurm's order, so that the sums round alike. Sources: slurm.conf(5) Priority*, s
 """
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,9 +41,9 @@ class Weights:
     flags: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, settings: PrioritySettings) -> Weights:
-        """Raises ValueError for unreadable TRES weights."""
-        tres = parse_weights(settings.weight_tres_text) if settings.weight_tres_text else dict(settings.weight_tres)
+    def of(cls, settings: PrioritySettings, tres_ids: Mapping[str, int] | None = None) -> Weights:
+        """``tres_ids``: numbers of the cluster's TRES, for their order. Raises ValueError for unreadable weights."""
+        tres = parse_weights(settings.weight_tres_text, tres_ids) or dict(settings.weight_tres)
         return cls(settings.weight_age, settings.weight_assoc, settings.weight_fairshare, settings.weight_jobsize,
                    settings.weight_partition, settings.weight_qos, tres, settings.max_age_s, settings.favor_small,
                    settings.flags)
