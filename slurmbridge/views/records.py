@@ -145,6 +145,7 @@ class JobRecord:
     steps: dict[str, StepRecord] = field(default_factory=dict)
     next_step: int = 0
     sluid: str = ""
+    credential: str = ""                      # opens the step daemons of the current run; never shown
 
     @property
     def is_held(self) -> bool:

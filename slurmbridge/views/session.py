@@ -127,6 +127,9 @@ class Acts(Protocol):
     async def import_usage(self, caller: Identity, rows: Sequence[tuple[str, str, float]]) -> None:
         """(account, user, raw usage) replaces the usage of these user associations and of the accounts above."""
         ...
+    async def complete(self, caller: Identity, job_id: int, exit_status: int = 0) -> None:
+        """The allocation of an salloc or srun is given back: its command ended with this wait status."""
+        ...
     async def wait_job_start(self, job_id: int) -> JobRecord:
         """Until the job runs or is over."""
         ...
