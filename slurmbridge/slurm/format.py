@@ -81,9 +81,10 @@ class ListField(Generic[R]):
     name: str
     letter: str
     header: str
-    value: Callable[[R], str]
+    value: Callable[[R], str | None]
     cut: bool = True
     sized: Callable[[R, int], str] | None = None
+    nullable: bool = False                    # value may be None: "(null)" as C prints it
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,15 @@ def _cell(column: ListColumn[R]) -> Callable[[R], str]:
     if field.sized is not None:
         sized = field.sized
         return lambda record: sized(record, width)
-    return field.value
+    value = field.value
+    if field.nullable:
+        null = "" if not column.right and 0 < width < 6 else "(null)"     # printf("%.5s", NULL) prints nothing
+
+        def shown(record: R) -> str:
+            text = value(record)
+            return null if text is None else text
+        return shown
+    return value                              # type: ignore[return-value]
 
 
 def _template(columns: Sequence[ListColumn[R]]) -> str:
