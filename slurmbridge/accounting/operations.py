@@ -21,7 +21,7 @@ from slurmbridge.views.records import (
 
 @dataclass(frozen=True, slots=True)
 class SaveJob:
-    """Insert or update a job: accounting row (key ``db_index``, which must be set) and recovery record (key ``job_id``).
+    """Insert or update a job: accounting row (key ``db_index``, which must be set) and recovery row (key ``job_id``).
 
     ``recoverable=False`` writes the accounting row alone: of a run that a requeue has ended while the job goes on.
     """
@@ -133,6 +133,21 @@ class SaveUser:
 
 
 @dataclass(frozen=True, slots=True)
+class DropQos:
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropAccount:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropUser:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class SaveTres:
     name: str
     id: int
@@ -159,4 +174,5 @@ class AddChange:
 
 Operation = (
     SaveJob | SaveStep | ForgetJob | SaveSuspension | SaveEvent | SaveNode | SavePartition | SaveMeta | SaveUsage
-    | SaveAssociation | DropAssociation | SaveQos | SaveAccount | SaveUser | SaveTres | SaveWckey | AddChange)
+    | SaveAssociation | DropAssociation | SaveQos | SaveAccount | SaveUser | SaveTres | SaveWckey | AddChange
+    | DropQos | DropAccount | DropUser)

@@ -123,6 +123,15 @@ class Putter:
     def _save_qos(self, operation: ops.SaveQos) -> list[Put]:
         return [("qos", (operation.qos.id,), (operation.qos.id, codec.encode(operation.qos, USAGE_FIELDS)))]
 
+    def _drop_qos(self, operation: ops.DropQos) -> list[Put]:
+        return [("qos", (operation.id,), None), ("usage", ("qos", operation.id), None)]
+
+    def _drop_account(self, operation: ops.DropAccount) -> list[Put]:
+        return [("account", (clean(operation.name),), None)]
+
+    def _drop_user(self, operation: ops.DropUser) -> list[Put]:
+        return [("directory_user", (clean(operation.name),), None)]
+
     def _save_account(self, operation: ops.SaveAccount) -> list[Put]:
         name = clean(operation.account.name)
         return [("account", (name,), (name, codec.encode(operation.account)))]
@@ -152,4 +161,5 @@ _HANDLERS: dict[type, Callable[[Putter, Any], list[Put]]] = {
     ops.SaveAssociation: Putter._save_association, ops.DropAssociation: Putter._drop_association,
     ops.SaveQos: Putter._save_qos, ops.SaveAccount: Putter._save_account, ops.SaveUser: Putter._save_user,
     ops.SaveTres: Putter._save_tres, ops.SaveWckey: Putter._save_wckey, ops.AddChange: Putter._add_change,
+    ops.DropQos: Putter._drop_qos, ops.DropAccount: Putter._drop_account, ops.DropUser: Putter._drop_user,
 }

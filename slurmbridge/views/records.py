@@ -336,6 +336,7 @@ class QosRecord:
     preempt_exempt_time_s: int | None = None
     flags: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    created_s: float = 0.0
     deleted: bool = False
     usage_raw: float = 0.0
     usage_tres_raw: dict[str, float] = field(default_factory=dict)
