@@ -92,20 +92,14 @@ def _listed(token: str, kind: str, option: str) -> str:
     return expand_list(values, kind)
 
 
-_MEM_HELP = """Memory bind options:
-    --mem-bind=         Bind memory to locality domains (ldom)
-        nosort          avoid sorting pages at startup
-        sort            sort pages at startup
-        q[uiet]         quietly bind before task runs (default)
-        v[erbose]       verbosely report binding before task runs
-        no[ne]          don't bind tasks to memory (default)
-        rank            bind by task rank
-        local           bind to memory local to processor
-        map_mem:<list>  specify a memory binding for each task
-                        where <list> is <cpuid1>,<cpuid2>,...<cpuidN>
-        mask_mem:<list> specify a memory binding mask for each tasks
-                        where <list> is <mask1>,<mask2>,...<maskN>
-        help            show this help message
+_MEM_HELP = """--mem-bind takes a comma separated list of:
+    q, quiet | v, verbose   say nothing (default) or report each binding
+    p, prefer               prefer the first node of a mask
+    no, none                no binding (default)
+    rank | local            bind by task rank, or to the processor's own memory
+    map_mem:LIST            one NUMA node number a task
+    mask_mem:LIST           one NUMA node mask a task
+    help                    this text
 """
 
 
@@ -170,33 +164,23 @@ def parse_cpu_bind(text: str, *, supported: bool = True) -> CpuBind:
     return bind._replace(notes=tuple(notes))
 
 
-_CPU_HELP = """CPU bind options:
-    --cpu-bind=         Bind tasks to CPUs
-        q[uiet]         quietly bind before task runs (default)
-        v[erbose]       verbosely report binding before task runs
-        no[ne]          don't bind tasks to CPUs (default)
-        map_cpu:<list>  specify a CPU ID binding for each task
-                        where <list> is <cpuid1>,<cpuid2>,...<cpuidN>
-        mask_cpu:<list> specify a CPU ID binding mask for each task
-                        where <list> is <mask1>,<mask2>,...<maskN>
-        rank_ldom       bind task by rank to CPUs in a NUMA locality domain
-        map_ldom:<list> specify a NUMA locality domain ID for each task
-                        where <list> is <ldom1>,<ldom2>,...<ldomN>
-        mask_ldom:<list>specify a NUMA locality domain ID mask for each task
-                        where <list> is <mask1>,<mask2>,...<maskN>
-        sockets         auto-generated masks bind to sockets
-        cores           auto-generated masks bind to cores
-        threads         auto-generated masks bind to threads
-        ldoms           auto-generated masks bind to NUMA locality domains
-        help            show this help message
+_CPU_HELP = """--cpu-bind takes a comma separated list of:
+    q, quiet | v, verbose   say nothing (default) or report each binding
+    no, none                no binding (default)
+    map_cpu:LIST            one CPU number a task
+    mask_cpu:LIST           one CPU mask a task
+    rank_ldom               by task rank, to the CPUs of a NUMA node
+    map_ldom:LIST           one NUMA node number a task
+    mask_ldom:LIST          one NUMA node mask a task
+    sockets | cores | threads | ldoms    the unit of generated masks
+    help                    this text
 """
 
-_HINT_HELP = """Application hint options:
-    --hint=             Bind tasks according to application hints
-        compute_bound   use all cores in each socket
-        memory_bound    use only one core in each socket
-        [no]multithread [don't] use extra threads with in-core multi-threading
-        help            show this help message
+_HINT_HELP = """--hint takes a comma separated list of:
+    compute_bound           all cores of every socket
+    memory_bound            one core of every socket
+    multithread | nomultithread    use or leave the further threads of a core
+    help                    this text
 """
 ANY = None
 MULTITHREAD_TASKS_PER_CORE = 0xFFFF

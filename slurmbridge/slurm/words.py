@@ -286,7 +286,7 @@ class CpuFrequency(NamedTuple):
         return self.high or self.governor
 
 
-def _governor(text: str) -> str:
+def governor_name(text: str) -> str:
     return next((name for start, name in _GOVERNORS if text.lower().startswith(start)), "")
 
 
@@ -308,7 +308,7 @@ def parse_cpu_frequency(text: str, default: str = "", allowed: Collection[str] =
     head, colon, third = text.partition(":")
     first, dash, second = head.partition("-")
     low = high = ""
-    governor = _governor(first)
+    governor = governor_name(first)
     if governor:
         if colon:
             raise WordError(f"governor cannot be specified twice {first}{{-}}:{third} in --cpu-freq")
@@ -322,7 +322,7 @@ def parse_cpu_frequency(text: str, default: str = "", allowed: Collection[str] =
         if low and _rank(high) < _rank(low):
             raise WordError(f"min cpu-frec ({first}) must be < max cpu-freq ({second})")
     if colon:
-        chosen = _governor(third)
+        chosen = governor_name(third)
         if not chosen:
             raise WordError(f"illegal governor: {third} on --cpu-freq")
         if not dash and chosen != "UserSpace":
