@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from string import ascii_lowercase, ascii_uppercase
 from typing import Generic, TypeVar
 
 R = TypeVar("R")
@@ -70,7 +71,7 @@ def fit(text: str, width: int, right: bool = False, cut: bool = True) -> str:
 # ---------------------------------------------------------------------------------------------------------- lists
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ListField(Generic[R]):
     """One field of a list command.
 
@@ -87,7 +88,7 @@ class ListField(Generic[R]):
     nullable: bool = False                    # value may be None: "(null)" as C prints it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ListColumn(Generic[R]):
     """A field at its place in a format: ``suffix`` is the literal text after it. ``field`` None: literal text only."""
 
@@ -186,20 +187,22 @@ _LETTER_TOKEN = re.compile(r"(\.?)([0-9]*)(.)(.*)\Z", re.S)
 
 
 def parse_letters(text: str, table: Sequence[ListField[R]], *, keep_invalid: bool = True,
-                  all_letters: str = "") -> ListLayout[R]:
-    """A ``-o`` format: ``%[.][width]letter`` with literal text between. ``%all`` = ``all_letters`` joined by ``|``.
+                  all_tail: str | None = None) -> ListLayout[R]:
+    """A ``-o`` format: ``%[.][width]letter`` with literal text between.
 
-    ``keep_invalid``: an unknown specification is printed as it was written (squeue, sinfo) or left out (sprio).
+    ``%all`` is every letter there is, with ``|`` between, where ``all_tail`` is given (squeue: "", sinfo: " ", what
+    follows each capital). ``keep_invalid``: an unknown specification is printed as it was written (squeue, sinfo) or
+    left out (sprio).
     """
     by_letter: dict[str, ListField[R]] = {}
     for entry in table:
         if entry.letter:
             by_letter.setdefault(entry.letter, entry)
-    if text.lower() == "%all" and all_letters:
-        known = [letter for letter in all_letters if letter in by_letter]
-        last = len(known) - 1
-        return ListLayout([ListColumn(by_letter[letter], 0, False, "|" if i < last else "")
-                           for i, letter in enumerate(known)])
+    if text.lower() == "%all" and all_tail is not None:
+        suffixes = [(letter, "|") for letter in ascii_lowercase]
+        suffixes += [(letter, all_tail + ("" if letter == "Z" else "|")) for letter in ascii_uppercase]
+        return ListLayout([ListColumn(by_letter[letter], 0, False, suffix)
+                           for letter, suffix in suffixes if letter in by_letter])
     prefix, *tokens = text.split("%")
     columns: list[ListColumn[R]] = [ListColumn(None, 0, False, prefix)] if prefix else []
     invalid: list[str] = []
@@ -256,7 +259,7 @@ class UnknownField(ValueError):
     """A column name that is in no table; ``args[0]`` is the name as Slurm's error line shows it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ColumnField(Generic[R]):
     """One column of sacct and kin.
 

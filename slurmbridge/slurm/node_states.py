@@ -61,7 +61,7 @@ def _suffix(state: int) -> str:
 
 
 def shown(state: int, *, compact: bool = False) -> str:
-    """The one word of sinfo's STATE, upper case: ``IDLE``, ``MIXED-``, ``DRAINING*``; ``compact``: ``IDLE``, ``MIX-``."""
+    """The one word of sinfo's STATE, upper case: ``IDLE``, ``MIXED-``, ``DRAINING*``; ``compact``: ``MIX-``, …"""
     base = state & BASE_MASK
     star = "*" if _has(state, "NOT_RESPONDING") else ""
     busy = base in (ALLOCATED, MIXED)
