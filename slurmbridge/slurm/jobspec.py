@@ -57,6 +57,7 @@ class JobRequest:
     node_counts: tuple[int, ...] = ()         # -N list form: the only counts allowed
     num_tasks: int | None = None              # -n as given or derived by the client (None: not set)
     num_tasks_given: bool = False
+    min_cpus: int | None = None               # CPUs of the whole job as the client works them out
     cpus_per_task: int | None = None
     ntasks_per_node: int | None = None
     ntasks_per_socket: int | None = None
@@ -109,6 +110,12 @@ class JobRequest:
     acctg_freq: str | None = None
     cpu_freq: tuple[str, ...] = ()            # (min, max, governor) texts as parsed
     burst_buffer: str | None = None
+    context: str | None = None                # SELinux
+    x11: str | None = None                    # all | batch | first | last
+    consolidate_segments: bool = False
+    spread_segments: bool = False
+    stepmgr: bool = False
+    resv_ports: int | None = None
     container: str | None = None
     container_id: str | None = None
     pyxis: dict[str, str] = field(default_factory=dict)     # --container-image and kin
@@ -134,6 +141,7 @@ class JobRequest:
     signal_batch: bool = False
     signal_reservation: bool = False
     requeue: bool | None = None               # None = JobRequeue of the configuration
+    expedited_requeue: bool = False           # --requeue=expedite
     no_kill: bool = False
     kill_on_bad_exit: int | None = None
     oom_kill_step: bool | None = None
@@ -151,6 +159,10 @@ class JobRequest:
     wait: bool = False
     quiet: bool = False
     verbose: int = 0
+    external: bool = False                    # --external: an allocation without a script
+    no_shell: bool = False                    # salloc
+    kill_command_signal: int = 0              # salloc -K
+    bell: str = ""                            # salloc: bell-always | bell-never | bell-after-delay
 
 
 UNLIMITED_MIN = 0xFFFFFFFF
