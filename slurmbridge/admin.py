@@ -1,0 +1,176 @@
+"""The administrator's command: ``slurmbridge up``, ``down``, ``status``, ``import``, ``translate``, ``lint``."""
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from slurmbridge import __version__
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
+                  help="Slurm's commands without slurmctld: bring slurm.conf, accounts and scripts.")
+importing = typer.Typer(no_args_is_help=True, help="Take over what a Slurm site has.")
+app.add_typer(importing, name="import")
+
+StateOption = Annotated[Path | None, typer.Option("--state", help="The controller's directory.")]
+DOWN_TIMEOUT_S = 60.0
+
+
+def fail(text: str) -> NoReturn:
+    """One line on standard error, exit code 1."""
+    print(f"slurmbridge: {text}", file=sys.stderr)
+    raise typer.Exit(1)
+
+
+def _state(given: Path | None) -> Path:
+    from slurmbridge.controller.config import default_state
+    return (given or default_state()).absolute()
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        print(f"slurmbridge {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def up(state: StateOption = None,
+       slurm_conf: Annotated[Path | None, typer.Option("--slurm-conf", help="The site's slurm.conf.")] = None,
+       config: Annotated[str | None, typer.Option("--config", help="slurmbridge.yaml.")] = None,
+       engine: Annotated[str | None, typer.Option("--engine", help="local | simulated")] = None,
+       foreground: Annotated[bool, typer.Option("--foreground", help="Do not detach.")] = False,
+       clock: Annotated[float | None, typer.Option("--clock", help="The time it shall be (epoch seconds).")] = None,
+       ) -> None:
+    """Starts a controller and prints its address once it serves."""
+    from slurmbridge.api.daemon import Options, StartError, daemonize, run_foreground
+    from slurmbridge.controller.config import ConfigError, read_config
+    try:
+        settings = read_config(config)
+    except ConfigError as error:
+        fail(str(error))
+    chosen = engine or settings.engine
+    if chosen not in ("local", "simulated"):
+        fail(f"unknown engine {chosen!r} (local, simulated)")
+    conf = slurm_conf or settings.slurm_conf
+    options = Options(
+        state=_state(state or settings.state), slurm_conf=conf.absolute() if conf else None, engine=chosen,
+        database=settings.database, socket=settings.socket, log=settings.log, clock_epoch=clock)
+    try:
+        if foreground:
+            run_foreground(options)
+        else:
+            print(daemonize(options))
+    except StartError as error:
+        fail(str(error))
+
+
+def _call(state: Path, *words: str) -> int:
+    """A request to the controller of this state, through the users' own client."""
+    from slurmbridge.client import transport
+    from slurmbridge.client.launcher import Lost, converse
+    address = os.environ.get("SLURMBRIDGE_URL") or f"unix://{state}/slurmbridge.sock"
+    env = [f"{name}={value}" for name, value in os.environ.items() if name not in ("SLURMBRIDGE_URL", "SLURMBRIDGE_STEPD")]
+    try:
+        return converse("slurmbridge", list(words), [*env, f"SLURMBRIDGE_URL={address}"])
+    except transport.Unreachable:
+        fail(f"no controller answers at {address}")
+    except Lost:
+        fail(f"the controller at {address} went away")
+
+
+@app.command()
+def status(state: StateOption = None) -> None:
+    """Says what the running controller is doing."""
+    raise typer.Exit(_call(_state(state), "status"))
+
+
+@app.command()
+def down(state: StateOption = None) -> None:
+    """Stops the controller and everything it started."""
+    from slurmbridge.client import transport
+    folder = _state(state)
+    pid = _pid(folder)
+    if state is not None:
+        os.environ.pop("SLURMBRIDGE_URL", None)
+    sock = folder / "slurmbridge.sock"
+    if not sock.exists():
+        _end_leftovers(folder)
+        return
+    try:
+        stream, _ = transport.connect(f"unix://{sock}")
+        stream.close()
+    except transport.Unreachable:
+        _end_leftovers(folder)
+        return
+    with open(os.devnull, "wb") as null:
+        saved = os.dup(1)
+        os.dup2(null.fileno(), 1)
+        try:
+            code = _call(folder, "shutdown")
+        finally:
+            os.dup2(saved, 1)
+    if code:
+        raise typer.Exit(code)
+    end = time.monotonic() + DOWN_TIMEOUT_S
+    while time.monotonic() < end:
+        if not sock.exists() and (pid is None or not _alive(pid)):
+            return
+        time.sleep(0.02)
+    fail(f"the controller (pid {pid}) has not ended after {DOWN_TIMEOUT_S:.0f} s")
+
+
+def _pid(folder: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        return int((folder / "slurmbridge.pid").read_text())
+    return None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return True
+
+
+def _end_leftovers(folder: Path) -> None:
+    """A controller that was killed left its jobs running: they are ended as if it had been told to stop."""
+    import asyncio
+
+    from slurmbridge.api.daemon import Options, StartError, serve
+    if not (folder / "ledger.db").exists() or not (folder / "slurmbridge.pid").exists():
+        return
+    conf = folder / "conf.path"
+    options = Options(state=folder, slurm_conf=Path(conf.read_text().strip()) if conf.exists() else None,
+                      engine=(folder / "engine").read_text().strip() if (folder / "engine").exists() else "local")
+    try:
+        asyncio.run(serve(options, lambda address: None, end_runs_only=True))
+    except StartError as error:
+        fail(str(error))
+    with contextlib.suppress(OSError):
+        (folder / "slurmbridge.pid").unlink()
+
+
+@importing.command("usage")
+def import_usage(file: Annotated[str, typer.Argument(help="Output of sshare -alP.")], state: StateOption = None) -> None:
+    """Takes over the raw usage of every user association (sshare -alP)."""
+    raise typer.Exit(_call(_state(state), "import-usage", os.path.abspath(file)))
+
+
+def main() -> None:
+    """Entry point of the ``slurmbridge`` command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What ``slurmbridge status``, ``down`` and ``import usage`` ask of a running controller, as a command of its socket."""
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from slurmbridge import __version__
+from slurmbridge.api.session import ClientSession
+from slurmbridge.slurm import durations, states
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.views.session import Reply
+
+USAGE_LIMIT = 64 << 20
+
+
+class UsageFileError(ValueError):
+    """The file is no output of ``sshare -alP``. ``str()`` is one line."""
+
+
+def parse_usage(text: str) -> list[tuple[str, str, float]]:
+    """(account, user, raw usage) of every user row; columns are found by their names."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise UsageFileError("the file is empty")
+    header = [name.strip().lower() for name in lines[0].split("|")]
+    try:
+        account, user, usage = (header.index(name) for name in ("account", "user", "rawusage"))
+    except ValueError:
+        raise UsageFileError("no header with Account|User|RawUsage (sshare -alP prints it)") from None
+    rows = []
+    for number, line in enumerate(lines[1:], 2):
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) <= max(account, user, usage):
+            raise UsageFileError(f"line {number}: {len(cells)} columns for {len(header)}")
+        if not cells[user]:
+            continue
+        try:
+            rows.append((cells[account], cells[user], float(cells[usage] or 0)))
+        except ValueError:
+            raise UsageFileError(f"line {number}: RawUsage {cells[usage]!r} is no number") from None
+    return rows
+
+
+async def run(argv: Sequence[str], env: Mapping[str, str], session: ClientSession) -> Reply:
+    """``status``, ``shutdown`` or ``import-usage FILE``."""
+    what = argv[0] if argv else ""
+    if what == "status":
+        return Reply(stdout=status_text(session))
+    if what == "shutdown":
+        try:
+            await session.acts.shutdown(session.identity)
+        except SlurmError as error:
+            return Reply(stderr=f"slurmbridge: {error}\n", exit_code=1)
+        return Reply(stdout=f"{os.getpid()}\n")
+    if what == "import-usage" and len(argv) == 2:
+        try:
+            rows = parse_usage((await session.read_file(argv[1], USAGE_LIMIT)).decode("utf-8", "replace"))
+            await session.acts.import_usage(session.identity, rows)
+        except OSError as error:
+            return Reply(stderr=f"slurmbridge: {argv[1]}: {error.strerror}\n", exit_code=1)
+        except (UsageFileError, SlurmError) as error:
+            return Reply(stderr=f"slurmbridge: {argv[1]}: {error}\n", exit_code=1)
+        return Reply(stdout=f"usage of {len(rows)} associations imported\n")
+    return Reply(stderr=f"slurmbridge: unknown request {what!r}\n", exit_code=1)
+
+
+def status_text(session: ClientSession) -> str:
+    """A few lines on the controller."""
+    views: Any = session.views
+    jobs = list(views.jobs.values())
+    running = sum(1 for job in jobs if job.state in (states.RUNNING, states.SUSPENDED))
+    pending = sum((job.array_pending or 1).bit_count() if job.array_pending else 1
+                  for job in jobs if job.state == states.PENDING)
+    ended = sum(1 for job in jobs if job.state in states.FINISHED)
+    usable = sum(1 for node in views.nodes.values() if node.base_state == "IDLE" and "DRAIN" not in node.flags)
+    up_s = int(session.now() - views.boot_s)
+    return (f"slurmbridge {__version__}: cluster {views.accounting.cluster}, up {durations.format_seconds(max(0, up_s))}, "
+            f"pid {os.getpid()}\n"
+            f"nodes: {usable} of {len(views.nodes)} usable\n"
+            f"jobs: {running} running, {pending} pending, {ended} ended lately\n")

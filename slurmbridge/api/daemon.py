@@ -1,0 +1,233 @@
+"""One controller process: from options to a served socket, and back to nothing.
+
+``serve`` runs it in this process; ``daemonize`` in a detached child, returning once commands can be called. Everything
+that can go wrong before is one line for the administrator (``StartError``).
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurmbridge.accounting.errors import LedgerError
+from slurmbridge.accounting.ledger import Ledger
+from slurmbridge.accounting.queries import Queries
+from slurmbridge.api import admin_commands
+from slurmbridge.api.identity import Identities
+from slurmbridge.api.server import CommandServer, take_socket_path
+from slurmbridge.cluster.port import Engine
+from slurmbridge.controller.default_conf import default_conf_text
+from slurmbridge.controller.inventory import make_nodes
+from slurmbridge.controller.service import Controller
+from slurmbridge.slurm.conf import ConfError, read_conf
+from slurmbridge.slurm.settings import SlurmConf
+
+log = logging.getLogger("slurmbridge")
+START_TIMEOUT_S = 60.0
+
+
+class StartError(Exception):
+    """The controller cannot start. ``str()`` is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What ``slurmbridge up`` was told. ``clock_epoch``: what time it shall be (None: it is)."""
+
+    state: Path
+    slurm_conf: Path | None = None
+    engine: str = "local"
+    database: str | None = None
+    socket: Path | None = None
+    log: Path | None = None
+    clock_epoch: float | None = None
+
+    @property
+    def socket_path(self) -> Path:
+        return self.socket or self.state / "slurmbridge.sock"
+
+    @property
+    def address(self) -> str:
+        return f"unix://{self.socket_path}"
+
+    @property
+    def log_path(self) -> Path:
+        return self.log or self.state / "slurmbridge.log"
+
+    @property
+    def pid_path(self) -> Path:
+        return self.state / "slurmbridge.pid"
+
+
+def make_clock(epoch: float | None) -> Callable[[], float]:
+    if epoch is None:
+        return time.time
+    offset = epoch - time.time()
+    return lambda: time.time() + offset
+
+
+def load_conf(options: Options) -> SlurmConf:
+    """The site's slurm.conf, or the one written into the state at its first start. Raises StartError."""
+    path = options.slurm_conf
+    try:
+        if path is None:
+            path = options.state / "slurm.conf"
+            if not path.exists():
+                path.write_text(default_conf_text(), encoding="utf-8")
+        conf = read_conf(str(path))
+    except ConfError as error:
+        raise StartError(str(error)) from None
+    except OSError as error:
+        raise StartError(f"{error.filename or path}: {error.strerror}") from None
+    if not conf.nodes:
+        raise StartError(f"{path}: no NodeName line")
+    if not conf.partitions:
+        raise StartError(f"{path}: no PartitionName line")
+    return conf
+
+
+def make_engine(options: Options, conf: SlurmConf, clock: Callable[[], float]) -> Engine:
+    nodes = list(make_nodes(conf, clock()).values())
+    if options.engine == "simulated":
+        from slurmbridge.cluster.simulated.engine import SimulatedEngine
+        return SimulatedEngine(nodes, options.state, clock=clock)
+    from slurmbridge.cluster.local.engine import LocalEngine
+    return LocalEngine(nodes, options.state, controller_url=options.address)
+
+
+def prepare_state(options: Options) -> None:
+    """Raises StartError."""
+    try:
+        options.state.mkdir(parents=True, exist_ok=True, mode=0o755)
+        if len(os.fsencode(str(options.socket_path))) > 100:
+            raise StartError(f"{options.socket_path}: too long for a unix socket, choose another --state")
+        take_socket_path(str(options.socket_path))
+    except OSError as error:
+        raise StartError(f"{error.filename or options.state}: {error.strerror}") from None
+
+
+async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only: bool = False) -> None:
+    """Until told to stop. ``ready`` is called with the address. Raises StartError."""
+    prepare_state(options)
+    conf = load_conf(options)
+    clock = make_clock(options.clock_epoch)
+    database = options.database or str(options.state / "ledger.db")
+    lock = str(options.state / "ledger.lock")
+    try:
+        ledger = Ledger.open(database, lock)
+    except LedgerError as error:
+        raise StartError(str(error)) from None
+    try:
+        controller = Controller(conf, make_engine(options, conf, clock), ledger, clock,
+                                Queries(database), options.address)
+        await controller.start()
+    except (LedgerError, OSError, ValueError) as error:
+        ledger.close()
+        raise StartError(" ".join(str(error).split())) from None
+    if end_runs_only:
+        await controller.close(end_runs=True)
+        return
+    server = CommandServer(
+        controller.views, controller.acts, Identities({conf.slurm_uid, os.getuid()}), clock,
+        extra={"slurmbridge": admin_commands.run})
+    try:
+        server.preload()
+        await server.listen(str(options.socket_path))
+        options.pid_path.write_text(f"{os.getpid()}\n", encoding="ascii")
+    except OSError as error:
+        await controller.close()
+        raise StartError(f"{error.filename or options.socket_path}: {error.strerror}") from None
+    loop = asyncio.get_running_loop()
+    terminated = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: (terminated.append(1), controller.request_stop()))
+    tune()
+    log.info("serving %s", options.address)
+    ready(options.address)
+    await controller.stopped.wait()
+    await server.close()
+    with contextlib.suppress(OSError):
+        options.pid_path.unlink()
+    failure = controller.failure
+    await controller.close(end_runs=failure is None and not terminated)
+    if failure is not None:
+        raise StartError(" ".join(str(failure).split()))
+
+
+def tune() -> None:
+    """Long-lived objects out of the collector's way, and as many connections as the system allows."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def run_foreground(options: Options) -> None:
+    """Raises StartError."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    asyncio.run(serve(options, lambda address: print(address, flush=True)))
+
+
+def daemonize(options: Options) -> str:
+    """Starts the controller detached; its address once it serves. Raises StartError with its reason."""
+    prepare_state(options)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        _detached(options, writing)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as pipe:
+        answer = pipe.read().decode("utf-8", "replace").strip()
+    if answer.startswith("ready "):
+        return answer.removeprefix("ready ")
+    raise StartError(answer.removeprefix("error ") or f"the controller ended at its start, see {options.log_path}")
+
+
+def _detached(options: Options, pipe: int) -> None:
+    """The daemon's process. Never returns."""
+    def say(text: str) -> None:
+        nonlocal pipe
+        if pipe >= 0:
+            os.write(pipe, text.encode("utf-8", "replace"))
+            os.close(pipe)
+            pipe = -1
+
+    code = 1
+    try:
+        os.chdir("/")
+        null = os.open(os.devnull, os.O_RDONLY)
+        out = os.open(options.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        os.dup2(null, 0)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr,
+                            format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        asyncio.run(serve(options, lambda address: say(f"ready {address}")))
+        code = 0
+    except StartError as error:
+        log.critical("%s", error)
+        say(f"error {error}")
+    except OSError as error:
+        say(f"error {error.filename or ''}: {error.strerror}")
+    except BaseException as error:
+        log.exception("controller")
+        say(f"error {type(error).__name__}: {' '.join(str(error).split())}")
+    finally:
+        os._exit(code)

@@ -1,0 +1,79 @@
+"""Allocations for commands that stay with their caller: waiting for the start, and the environment they bring."""
+from __future__ import annotations
+
+import asyncio
+
+from slurmbridge.slurm import states
+from slurmbridge.slurm.hostlist import compress
+from slurmbridge.slurm.jobspec import JobRequest
+from slurmbridge.views.records import JobRecord
+from slurmbridge.views.session import Reply, Session
+
+QUEUED_AFTER_S = 0.2
+"""Slurm's controller answers at once when it can start the job; ours decides a moment later."""
+
+
+async def wait_for_start(session: Session, job_id: int, request: JobRequest, error_exit: int) -> JobRecord | Reply:
+    """The started job; a Reply where it ended before, or did not start within --immediate."""
+    command = session.invocation.command
+    started = asyncio.ensure_future(session.acts.wait_job_start(job_id))
+    try:
+        patience = QUEUED_AFTER_S if request.immediate_s is None else float(request.immediate_s)
+        done, _ = await asyncio.wait([started], timeout=patience)
+        if not done:
+            if request.immediate_s is not None:
+                return Reply(stderr=f"{command}: error: Unable to allocate resources: Requested nodes are busy\n",
+                             exit_code=1)
+            if not request.quiet:
+                pending = "job" if command == "srun" else "Pending job allocation"
+                first = f"{command}: Pending job allocation {job_id}\n" if pending != "job" else ""
+                await session.write_stderr(f"{first}{command}: job {job_id} queued and waiting for resources\n")
+        job = await started
+        if job.state in states.FINISHED:
+            if job.state == states.CANCELLED:
+                return Reply(stderr=f"{command}: error: Job allocation {job_id} has been revoked\n", exit_code=1)
+            return Reply(stderr=f"{command}: error: Unable to allocate resources: {job.reason}\n", exit_code=error_exit)
+        if not done and not request.quiet:
+            await session.write_stderr(f"{command}: job {job_id} has been allocated resources\n")
+        return job
+    finally:
+        started.cancel()
+
+
+def per_node_text(counts: list[int]) -> str:
+    """``4(x2),2``."""
+    parts: list[tuple[int, int]] = []
+    for count in counts:
+        if parts and parts[-1][0] == count:
+            parts[-1] = (count, parts[-1][1] + 1)
+        else:
+            parts.append((count, 1))
+    return ",".join(f"{count}(x{times})" if times > 1 else str(count) for count, times in parts)
+
+
+def allocation_variables(job: JobRecord, session: Session) -> dict[str, str]:
+    """What salloc sets for its command (salloc(1), OUTPUT ENVIRONMENT VARIABLES)."""
+    names = compress(job.nodes)
+    found = {
+        "SLURM_JOB_ID": str(job.job_id), "SLURM_JOBID": str(job.job_id), "SLURM_JOB_NAME": job.name,
+        "SLURM_JOB_NUM_NODES": str(len(job.nodes)), "SLURM_NNODES": str(len(job.nodes)),
+        "SLURM_JOB_NODELIST": names, "SLURM_NODELIST": names, "SLURM_JOB_PARTITION": job.partition,
+        "SLURM_JOB_CPUS_PER_NODE": per_node_text([share.cpus for share in job.allocation]),
+        "SLURM_TASKS_PER_NODE": per_node_text([share.tasks for share in job.allocation]),
+        "SLURM_JOB_ACCOUNT": job.account, "SLURM_JOB_QOS": job.qos,
+        "SLURM_CLUSTER_NAME": session.views.accounting.cluster,
+        "SLURM_SUBMIT_DIR": session.invocation.cwd, "SLURM_SUBMIT_HOST": session.invocation.host,
+        "OMPI_MCA_plm_slurm_args": "--external-launcher", "PRTE_MCA_plm_slurm_args": "--external-launcher",
+        "HYDRA_BOOTSTRAP": "slurm", "HYDRA_LAUNCHER_EXTRA_ARGS": "--external-launcher",
+        "I_MPI_HYDRA_BOOTSTRAP": "slurm", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "--external-launcher"}
+    if job.request.num_tasks_given and job.request.num_tasks:
+        found["SLURM_NTASKS"] = found["SLURM_NPROCS"] = str(job.request.num_tasks)
+    if job.request.mem_per_cpu_mb is not None:
+        found["SLURM_MEM_PER_CPU"] = str(job.request.mem_per_cpu_mb)
+    if job.request.mem_per_node_mb is not None:
+        found["SLURM_MEM_PER_NODE"] = str(job.request.mem_per_node_mb)
+    gpus = [str(index) for name, indices in (job.allocation[0].gres.items() if job.allocation else ())
+            if name.partition(":")[0] == "gpu" for index in indices]
+    if gpus:
+        found["SLURM_JOB_GPUS"] = ",".join(gpus)
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,66 @@
+"""salloc: an allocation for a command on the caller's own machine (salloc(1))."""
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+
+from slurmbridge.commands import submitting
+from slurmbridge.commands.allocation import allocation_variables, wait_for_start
+from slurmbridge.commands.common import command
+from slurmbridge.slurm import states
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.hostlist import compress
+from slurmbridge.views.session import Reply, Session
+
+
+@command
+async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Reply:
+    submission = await submitting.parse(session)
+    if isinstance(submission, Reply):
+        return submission
+    if submission.requests[0].test_only:
+        return await submitting.test_only(session, submission)
+    await session.write_stderr(submission.stderr)
+    request = submission.requests[0]
+    try:
+        result = await submitting.submit(session, submission)
+    except SlurmError as error:
+        return submitting.refusal("salloc", error, "Job submit/allocate failed", submission.error_exit)
+    job_id = result.job_id
+    given = False
+    try:
+        job = await wait_for_start(session, job_id, request, submission.error_exit)
+        if isinstance(job, Reply):
+            return job
+        await _say(session, request.quiet, f"salloc: Granted job allocation {job_id}\n")
+        await _say(session, request.quiet, f"salloc: Nodes {compress(job.nodes)} are ready for job\n")
+        if request.no_shell:
+            given = True
+            return Reply()
+        address, credential = await session.acts.step_address(session.identity, job_id)
+        variables = {**submission.env, **allocation_variables(job, session),
+                     "SLURMBRIDGE_STEPD": address, "SLURMBRIDGE_CREDENTIAL": credential}
+        program = submission.argv or (env.get("SHELL") or "/bin/sh",)
+        status = await session.run_local(program, variables)
+        current = session.views.jobs.get(job_id)
+        given = True
+        if current is not None and current.state in states.FINISHED:
+            return Reply(exit_code=_exit_code(status))
+        await _say(session, request.quiet, f"salloc: Relinquishing job allocation {job_id}\n")
+        with contextlib.suppress(SlurmError):
+            await session.acts.complete(session.identity, job_id, status)
+        return Reply(exit_code=_exit_code(status))
+    finally:
+        if not given:                         # the caller has gone, or nothing came of it
+            with contextlib.suppress(SlurmError):
+                await session.acts.signal(session.identity, job_id)
+
+
+async def _say(session: Session, quiet: bool, text: str) -> None:
+    if not quiet:
+        await session.write_stderr(text)
+
+
+def _exit_code(status: int) -> int:
+    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1

@@ -1,0 +1,297 @@
+"""What commands may do (``views.session.Acts``): permission, the change in memory, and the wait until it is durable.
+
+Changes are made without awaiting in between, so an act is whole or not at all whatever becomes of its caller.
+"""
+from __future__ import annotations
+
+import asyncio
+
+import signal as signals
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from slurmbridge.controller import access, holds, queueing
+from slurmbridge.controller.life import Cause, JobLife
+from slurmbridge.controller.node_updates import NodeUpdates, PartitionUpdates
+from slurmbridge.controller.submission import Submission
+from slurmbridge.controller.transitions import Event, Phase, phase_of
+from slurmbridge.controller.updates import JobUpdate
+from slurmbridge.controller.world import World
+from slurmbridge.slurm import errors, states
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.jobspec import JobRequest
+from slurmbridge.views.records import JobRecord
+from slurmbridge.views.session import Identity, Invocation, SubmitResult, WillRun
+
+
+class ControllerActs:
+    """``views.session.Acts`` over the world. ``service`` offers what concerns the controller as a whole."""
+
+    def __init__(self, world: World, life: JobLife, submission: Submission, node_updates: NodeUpdates,
+                 partition_updates: PartitionUpdates, service: Any) -> None:
+        self._world = world
+        self._life = life
+        self._submission = submission
+        self._nodes = node_updates
+        self._partitions = partition_updates
+        self._service = service
+
+    async def _durable(self) -> None:
+        await self._world.journal.durable()
+
+    # --- submission
+    async def submit(self, caller: Identity, invocation: Invocation, requests: Sequence[JobRequest]) -> SubmitResult:
+        world = self._world
+        records = self._submission.create(caller, invocation, requests)
+        refused = [queueing.refusal(world, job) for job in records]
+        for job in records:
+            job.db_index = world.new_db_index()
+            world.jobs.add(job)
+        code = next((code for code in refused if code), 0)
+        if code:
+            for job in records:
+                self._fail_at_once(job)
+            await self._durable()
+            raise SlurmError(code)
+        for job in records:
+            queueing.enter(world, job)
+            world.limits.job_entered_queue(job)
+            self._service.timers.arm(job)
+            world.journal.job(job)
+        self._life.judge_dependents([job for job in records if job.dependency])
+        world.wake()
+        await self._durable()
+        return SubmitResult(records[0].job_id)
+
+    def _fail_at_once(self, job: JobRecord) -> None:
+        """Slurm keeps a record of a job that can never run: FAILED, exit code 1."""
+        now = self._world.now()
+        job.state, job.reason = states.FAILED, "BadConstraints"
+        job.start_s = job.end_s = job.eligible_s = now
+        job.exit_status = 1 << 8
+        job.priority = 0
+        self._world.jobs.refile(job)
+        self._service.timers.arm(job)
+        self._world.journal.job(job)
+
+    async def will_run(self, caller: Identity, invocation: Invocation, request: JobRequest) -> WillRun:
+        records = self._submission.create(caller, invocation, [request], test_only=True)
+        return queueing.will_run(self._world, records[0])
+
+    # --- signals
+    async def signal(self, caller: Identity, job_id: int, *, task_ids: Sequence[int] | None = None,
+                     step_id: str | None = None, signal: int | None = None, batch_only: bool = False,
+                     full: bool = False) -> None:
+        world = self._world
+        if task_ids is not None:
+            cancelling = signal in (None, signals.SIGKILL) and step_id is None
+            jobs = access.task_records(job_id, task_ids, world, split=cancelling)
+        else:
+            jobs = access.named(str(job_id), world)
+        access.check_may_change(caller, jobs, world)
+        if step_id is not None:
+            await self._signal_step(caller, jobs[0], step_id, signal)
+            return
+        failure: SlurmError | None = None
+        done = 0
+        for job in jobs:
+            try:
+                await self._signal_job(caller, job, signal, batch_only=batch_only, full=full)
+                done += 1
+            except SlurmError as error:
+                failure = error
+        await self._durable()
+        if failure is not None and not done:
+            raise failure
+
+    async def _signal_job(self, caller: Identity, job: JobRecord, signal: int | None, *, batch_only: bool,
+                          full: bool) -> None:
+        phase = phase_of(job)
+        if phase in (Phase.ENDED, Phase.STOPPING):
+            raise SlurmError(errors.ESLURM_ALREADY_DONE)
+        if signal is None or (signal == signals.SIGKILL and phase in (Phase.PENDING, Phase.REQUEUING)):
+            self._life.apply(job, Event.CANCEL, Cause(uid=caller.uid))
+            return
+        if phase in (Phase.PENDING, Phase.REQUEUING):
+            raise SlurmError(errors.ESLURM_TRANSITION_STATE_NO_UPDATE)
+        run = self._world.run_of(job)
+        if signal == signals.SIGKILL and not batch_only:
+            self._life.apply(job, Event.CANCEL, Cause(uid=caller.uid, grace_s=0.0 if not full else None))
+            return
+        await self._world.engine.signal(run, signal, steps=not batch_only or full, batch=batch_only or full)
+
+    async def _signal_step(self, caller: Identity, job: JobRecord, step_id: str, signal: int | None) -> None:
+        step = job.steps.get(step_id)
+        if phase_of(job) in (Phase.PENDING, Phase.REQUEUING):
+            raise SlurmError(errors.ESLURM_JOB_PENDING)
+        if step is None:
+            raise SlurmError(errors.ESLURM_INVALID_JOB_ID)
+        if step.end_s is not None:
+            raise SlurmError(errors.ESLURM_ALREADY_DONE)
+        if signal is None or signal == signals.SIGKILL:
+            step.killed_by_uid = caller.uid
+        await self._world.engine.signal(self._world.run_of(job), signals.SIGKILL if signal is None else signal,
+                                        steps=False, step_id=step_id)
+
+    async def complete(self, caller: Identity, job_id: int, exit_status: int = 0) -> None:
+        job = self._world.jobs.get(job_id)
+        if job is None:
+            raise SlurmError(errors.ESLURM_INVALID_JOB_ID)
+        access.check_may_change(caller, [job], self._world)
+        for one in self._world.jobs.het_components(job):
+            if phase_of(one) is Phase.PENDING:
+                self._life.apply(one, Event.CANCEL, Cause(uid=caller.uid))
+            elif phase_of(one) in (Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED):
+                self._life.apply(one, Event.EXITED, Cause(exit_status=exit_status))
+                self._life.give_back(one)
+        await self._durable()
+
+    # --- updates
+    async def update_job(self, caller: Identity, job: str, changes: Mapping[str, str]) -> None:
+        world = self._world
+        records = access.named(job, world, split=set(changes) != {"arraytaskthrottle"})
+        access.check_may_change(caller, records, world)
+        failures = []
+        for record in records:
+            if len(records) > 1 and record.state in states.FINISHED:
+                continue
+            try:
+                JobUpdate(world, self._submission, caller, record).run(changes)
+                self._service.timers.arm(record)
+            except SlurmError as error:
+                failures.append(error)
+        await self._durable()
+        if failures and len(failures) == len(records):
+            raise failures[0]
+
+    async def hold(self, caller: Identity, job: str, *, user_hold: bool = False) -> None:
+        await self._each(caller, job, lambda record: holds.hold(self._world, record, caller, user_hold=user_hold))
+
+    async def release(self, caller: Identity, job: str) -> None:
+        await self._each(caller, job, lambda record: holds.release(self._world, record, caller))
+
+    async def _each(self, caller: Identity, job: str, act: Any) -> None:
+        """The act on every record; an error counts when it met all of them."""
+        records = access.named(job, self._world, split=True)
+        access.check_may_change(caller, records, self._world)
+        failures = []
+        for record in records:
+            try:
+                act(record)
+                self._service.timers.arm(record)
+            except SlurmError as error:
+                failures.append(error)
+        await self._durable()
+        if failures and len(failures) == len(records):
+            raise failures[0]
+
+    async def requeue(self, caller: Identity, job: str, *, hold: bool = False, special_exit: bool = False) -> None:
+        def act(record: JobRecord) -> None:
+            if not record.requeue:
+                raise SlurmError(errors.ESLURM_DISABLED)
+            if not record.request.batch:
+                raise SlurmError(errors.ESLURM_BATCH_ONLY)
+            self._life.apply(record, Event.REQUEUE, Cause(uid=caller.uid, hold=hold, special_exit=special_exit))
+        await self._each(caller, job, act)
+
+    async def suspend(self, caller: Identity, job: str) -> None:
+        if not access.is_operator(caller, self._world):
+            raise SlurmError(errors.ESLURM_ACCESS_DENIED)
+        await self._each(caller, job, lambda record: self._life.apply(record, Event.SUSPEND, Cause(uid=caller.uid)))
+
+    async def resume(self, caller: Identity, job: str) -> None:
+        if not access.is_operator(caller, self._world):
+            raise SlurmError(errors.ESLURM_ACCESS_DENIED)
+        await self._each(caller, job, lambda record: self._life.apply(record, Event.RESUME, Cause(uid=caller.uid)))
+
+    # --- nodes and partitions
+    def _super(self, caller: Identity) -> None:
+        if not access.is_super_user(caller, self._world):
+            raise SlurmError(errors.ESLURM_ACCESS_DENIED)
+
+    async def update_node(self, caller: Identity, names: Sequence[str], changes: Mapping[str, str]) -> None:
+        self._super(caller)
+        nodes = [self._world.nodes.get(name) for name in names]
+        if not nodes or any(node is None for node in nodes):
+            raise SlurmError(errors.ESLURM_INVALID_NODE_NAME)
+        failure: SlurmError | None = None
+        for node in nodes:
+            assert node is not None
+            try:
+                self._nodes.update(caller, node, changes)
+            except SlurmError as error:
+                failure = error
+        await self._durable()
+        if failure is not None:
+            raise failure
+
+    async def update_partition(self, caller: Identity, name: str, changes: Mapping[str, str], *,
+                               create: bool = False) -> None:
+        self._super(caller)
+        self._partitions.update(name, changes, create=create)
+        self._world.wake()
+        await self._durable()
+
+    async def delete_partition(self, caller: Identity, name: str) -> None:
+        self._super(caller)
+        self._partitions.delete(name)
+        await self._durable()
+
+    # --- accounting
+    async def change_accounting(self, caller: Identity, operations: Sequence[Mapping[str, Any]]) -> None:
+        self._service.change_accounting(caller, operations)
+        await self._durable()
+
+    async def import_usage(self, caller: Identity, rows: Sequence[tuple[str, str, float]]) -> None:
+        self._super(caller)
+        self._service.import_usage(rows)
+        await self._durable()
+
+    # --- waiting
+    async def wait_job_start(self, job_id: int) -> JobRecord:
+        world = self._world
+        while True:
+            changed = world.watch(job_id)
+            job = world.jobs.get(job_id)
+            if job is None:
+                raise SlurmError(errors.ESLURM_INVALID_JOB_ID)
+            parts = world.jobs.het_components(job)
+            if all(phase_of(one) in (Phase.RUNNING, Phase.SUSPENDED) for one in parts) or any(
+                    one.state in states.FINISHED for one in parts):
+                return job
+            await changed
+
+    async def wait_job_end(self, job_id: int) -> Sequence[JobRecord]:
+        world = self._world
+        while True:
+            changed = world.watch(job_id)
+            records = access.named(str(job_id), world)
+            if all(phase_of(one) is Phase.ENDED for one in records):
+                return records
+            await changed
+
+    async def step_address(self, caller: Identity, job_id: int) -> tuple[str, str]:
+        world = self._world
+        job = world.jobs.get(job_id)
+        if job is None:
+            raise SlurmError(errors.ESLURM_INVALID_JOB_ID)
+        if caller.uid != job.uid and not access.is_super_user(caller, world):
+            raise SlurmError(errors.ESLURM_ACCESS_DENIED)
+        phase = phase_of(job)
+        if phase in (Phase.ENDED, Phase.STOPPING):
+            raise SlurmError(errors.ESLURM_ALREADY_DONE)
+        if phase not in (Phase.RUNNING, Phase.SUSPENDED):
+            raise SlurmError(errors.ESLURM_JOB_PENDING)
+        address = await world.engine.step_address(world.run_of(job))
+        return address, job.credential
+
+    # --- the controller
+    async def reconfigure(self, caller: Identity) -> None:
+        self._super(caller)
+        self._service.reconfigure()
+
+    async def shutdown(self, caller: Identity) -> None:
+        self._super(caller)
+        asyncio.get_running_loop().call_later(0.05, self._service.request_stop)
+
+

@@ -1,0 +1,55 @@
+"""slurmbridge.yaml: what Slurm has no word for (slurm.conf keeps its own meaning). Every key is known or refused."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+
+class ConfigError(Exception):
+    """slurmbridge.yaml cannot be used. ``str()`` is one line."""
+
+
+class Config(BaseModel):
+    """The file's keys; command line options override them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    engine: Literal["local", "simulated"] = "local"
+    state: Path | None = None
+    slurm_conf: Path | None = None
+    database: str | None = Field(default=None, description="ledger: a path, sqlite:///PATH or postgresql://…")
+    socket: Path | None = Field(default=None, description="where commands connect; default STATE/slurmbridge.sock")
+    log: Path | None = None
+
+
+def read_config(path: str | None) -> Config:
+    """The configuration; defaults without a path. Raises ConfigError, one line."""
+    if path is None:
+        return Config()
+    try:
+        with open(path, encoding="utf-8") as file:
+            values = yaml.safe_load(file) or {}
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: a mapping of keys is expected")
+    try:
+        return Config(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        message = "unknown key" if first["type"] == "extra_forbidden" else first["msg"]
+        raise ConfigError(f"{path}: {key}: {message}") from None
+
+
+def default_state() -> Path:
+    """$XDG_STATE_HOME/slurmbridge, else ~/.local/state/slurmbridge."""
+    base = os.environ.get("XDG_STATE_HOME") or ""
+    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
+    return root / "slurmbridge"

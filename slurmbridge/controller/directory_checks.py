@@ -1,0 +1,139 @@
+"""Which association and QOS a submission is under (AccountingStorageEnforce, slurm.conf(5)). Pure look-ups."""
+from __future__ import annotations
+
+from slurmbridge.slurm import errors
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.settings import SlurmConf
+from slurmbridge.views.records import AssociationData, AssociationRecord, PartitionRecord
+
+
+class Directory:
+    """Look-ups by (user, account, partition), rebuilt when the accounting data change."""
+
+    def __init__(self, accounting: AssociationData, conf: SlurmConf) -> None:
+        self._accounting = accounting
+        self._conf = conf
+        self._generation = -1
+        self._by_key: dict[tuple[str, str, str], AssociationRecord] = {}
+        self._default: dict[str, AssociationRecord] = {}
+        self._root: AssociationRecord | None = None
+        self._qos_cache: dict[int, tuple[str, ...]] = {}
+
+    def _sync(self) -> None:
+        if self._generation == self._accounting.generation:
+            return
+        self._generation = self._accounting.generation
+        self._by_key, self._default, self._qos_cache = {}, {}, {}
+        for record in self._accounting.associations.values():
+            if record.deleted:
+                continue
+            self._by_key[record.user, record.account, record.partition] = record
+            if record.is_default and record.user:
+                self._default.setdefault(record.user, record)
+            if not record.parent_id and not record.user:
+                self._root = record
+
+    def association(self, user: str, account: str | None, partition: str) -> AssociationRecord | None:
+        """The user's association: that of the partition before the general one; the default account's without a name.
+
+        Raises SlurmError(ESLURM_INVALID_ACCOUNT) where associations are enforced and there is none.
+        """
+        self._sync()
+        record: AssociationRecord | None = None
+        if account is None:
+            default = self._default.get(user)
+            account = default.account if default is not None else None
+            listed = self._accounting.users.get(user)
+            if listed is not None and listed.default_account:
+                account = listed.default_account
+        if account is not None:
+            record = self._by_key.get((user, account, partition)) or self._by_key.get((user, account, ""))
+        if record is None and "associations" in self._conf.accounting_enforce:
+            raise SlurmError(errors.ESLURM_INVALID_ACCOUNT)
+        return record
+
+    def allowed_qos(self, record: AssociationRecord) -> tuple[str, ...]:
+        """The QOS names an association may use, its own or inherited."""
+        self._sync()
+        known = self._qos_cache.get(record.id)
+        if known is None:
+            above: AssociationRecord | None = record
+            known = ()
+            while above is not None:
+                if above.qos is not None:
+                    known = above.qos
+                    break
+                above = self._accounting.associations.get(above.parent_id)
+            else:
+                known = ()
+            self._qos_cache[record.id] = known
+        return known
+
+    def default_qos(self, record: AssociationRecord | None) -> str:
+        """What a job without --qos gets."""
+        self._sync()
+        above = record
+        while above is not None:
+            if above.default_qos and (above.parent_id or above.user):
+                return above.default_qos
+            above = self._accounting.associations.get(above.parent_id)
+        if record is not None:
+            allowed = self.allowed_qos(record)
+            if len(allowed) == 1:
+                return allowed[0]
+        if self._root is not None and self._root.default_qos:
+            return self._root.default_qos
+        return "normal"
+
+    def qos(self, wanted: str | None, record: AssociationRecord | None, reservation: str | None) -> str:
+        """The job's QOS. Raises SlurmError(ESLURM_INVALID_QOS) for an unknown or forbidden one."""
+        enforced = bool(self._conf.accounting_enforce & {"qos"})
+        name = wanted or self.default_qos(record)
+        known = self._accounting.qos.get(name)
+        if known is None or known.deleted:
+            if enforced or (wanted and self._accounting.qos):
+                raise SlurmError(errors.ESLURM_INVALID_QOS)
+            return name
+        if enforced and record is not None and name not in self.allowed_qos(record):
+            raise SlurmError(errors.ESLURM_INVALID_QOS)
+        if "RequiresReservation" in known.flags and not reservation:
+            raise SlurmError(errors.ESLURM_INVALID_QOS)
+        return name
+
+
+def refused_by_partition(partition: PartitionRecord, account: str, qos: str,
+                         accounting: AssociationData) -> tuple[int, str, str] | None:
+    """(error, reason word, description) where a partition's Allow and Deny lists keep a job out."""
+    if partition.allow_qos is not None and qos not in partition.allow_qos:
+        allowed = ",".join(partition.allow_qos)
+        return (errors.ESLURM_INVALID_QOS, "InvalidQOS",
+                f"Job's QOS not permitted to use this partition ({partition.name} allows {allowed} not {qos})")
+    if qos in partition.deny_qos:
+        return (errors.ESLURM_INVALID_QOS, "InvalidQOS",
+                f"Job's QOS not permitted to use this partition ({partition.name} denies {','.join(partition.deny_qos)} "
+                f"including {qos})")
+    if partition.allow_accounts is not None and not _below(account, partition.allow_accounts, accounting):
+        allowed = ",".join(partition.allow_accounts)
+        return (errors.ESLURM_INVALID_ACCOUNT, "InvalidAccount",
+                f"Job's account not permitted to use this partition ({partition.name} allows {allowed} not {account})")
+    if partition.deny_accounts and _below(account, partition.deny_accounts, accounting):
+        return (errors.ESLURM_INVALID_ACCOUNT, "InvalidAccount",
+                f"Job's account not permitted to use this partition ({partition.name} denies "
+                f"{','.join(partition.deny_accounts)} including {account})")
+    return None
+
+
+def _below(account: str, listed: tuple[str, ...], accounting: AssociationData) -> bool:
+    """Whether the account, or one above it, is listed."""
+    if account in listed:
+        return True
+    parents = {record.account: accounting.associations[record.parent_id].account
+               for record in accounting.associations.values()
+               if not record.user and not record.deleted and record.parent_id in accounting.associations}
+    seen = set()
+    while account in parents and account not in seen:
+        seen.add(account)
+        account = parents[account]
+        if account in listed:
+            return True
+    return False

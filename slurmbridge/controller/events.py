@@ -1,0 +1,209 @@
+"""What the engine tells: news of runs and nodes become events of jobs, durable before the engine may forget them."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import fields
+
+from slurmbridge.cluster.port import Event as News
+from slurmbridge.cluster.port import RunId
+from slurmbridge.controller import nodes
+from slurmbridge.controller.life import Cause, JobLife
+from slurmbridge.controller.transitions import Event, Phase, phase_of
+from slurmbridge.controller.world import World
+from slurmbridge.slurm import states
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.views.records import JobRecord, StepRecord
+
+log = logging.getLogger(__name__)
+_STEP_FIELDS = frozenset(field.name for field in fields(StepRecord))
+_NODE_FIELDS = ("cpu_load", "free_mem_mb", "boot_s", "daemon_start_s", "os", "arch", "address", "host_name", "features")
+
+
+class EngineNews:
+    """``run`` listens until cancelled; ``take`` is one piece of news."""
+
+    def __init__(self, world: World, life: JobLife) -> None:
+        self._world = world
+        self._life = life
+        self._told: dict[RunId, int] = {}
+        self._acknowledging: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        async for news in self._world.engine.events():
+            try:
+                self.take(news)
+            except Exception:
+                log.exception("event %s", news)
+            if news.run is not None:
+                first = not self._told
+                self._told[news.run] = news.sequence
+                if first:
+                    task = asyncio.get_running_loop().create_task(self._acknowledge())
+                    self._acknowledging.add(task)
+                    task.add_done_callback(self._acknowledging.discard)
+
+    async def _acknowledge(self) -> None:
+        """Once what was told is durable; news that arrive meanwhile are told together."""
+        await asyncio.sleep(0)
+        told, self._told = self._told, {}
+        await self._world.journal.durable()
+        for run, sequence in told.items():
+            try:
+                await self._world.engine.acknowledge(run, sequence)
+            except Exception:
+                log.exception("acknowledge %s", run)
+
+    def take(self, news: News) -> None:
+        if news.run is None:
+            if news.kind == "node":
+                self._node(news)
+            return
+        world = self._world
+        job = world.jobs.get(news.run.job_id)
+        if job is None or world.run_of(job) != news.run:
+            return
+        handler = getattr(self, "_" + news.kind, None)
+        if handler is not None:
+            handler(job, news)
+
+    def _started(self, job: JobRecord, news: News) -> None:
+        self._life.apply(job, Event.STARTED)
+
+    def _step_started(self, job: JobRecord, news: News) -> None:
+        step = job.steps.get(news.step_id)
+        if step is None:
+            step = job.steps[news.step_id] = StepRecord(job.job_id, news.step_id, news.step_id, start_s=news.at_s)
+        _fill(step, news.data)
+        if news.step_id.isdigit():
+            job.next_step = max(job.next_step, int(news.step_id) + 1)
+        self._world.journal.step(job, step)
+        self._world.journal.job(job)
+        self._world.tell(job)
+
+    def _step_ended(self, job: JobRecord, news: News) -> None:
+        step = job.steps.get(news.step_id)
+        if step is None:
+            step = job.steps[news.step_id] = StepRecord(job.job_id, news.step_id, news.step_id, start_s=news.at_s)
+        step.end_s = news.at_s
+        step.exit_status = news.exit_status
+        state = news.data.get("state")
+        usage = news.data.get("usage", {name: value for name, value in news.data.items() if name not in _STEP_FIELDS})
+        _fill(step, {name: value for name, value in news.data.items() if name != "usage"})
+        if isinstance(usage, dict):
+            step.usage.update(usage)
+        step.state = str(state) if state else step_state(job, step)
+        if step.step_id.isdigit() or step.step_id == "interactive":
+            job.derived_exit_status = max(job.derived_exit_status, step.exit_status, key=_severity)
+        self._world.journal.step(job, step)
+        self._world.journal.job(job)
+        self._world.tell(job)
+        if self._ends_allocation(job, step):
+            self._life.apply(job, Event.EXITED, Cause(exit_status=step.exit_status))
+            self._life.give_back(job)
+
+    def _ends_allocation(self, job: JobRecord, step: StepRecord) -> bool:
+        """An allocation that srun made for itself lasts as long as srun's step."""
+        return (job.request.interactive_command == "srun" and step.step_id == "0"
+                and phase_of(job) in (Phase.STARTING, Phase.RUNNING))
+
+    def _script_ended(self, job: JobRecord, news: News) -> None:
+        self._ended(job, news, Event.EXITED)
+
+    def _finished(self, job: JobRecord, news: News) -> None:
+        if phase_of(job) in (Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED):
+            self._ended(job, news, Event.FINISHED)
+        if phase_of(job) in (Phase.STOPPING, Phase.REQUEUING):
+            self._life.apply(job, Event.FINISHED)
+
+    def _ended(self, job: JobRecord, news: News, event: Event) -> None:
+        reason = str(news.data.get("reason") or "")
+        cause = Cause(exit_status=news.exit_status, node=str(news.data.get("node") or ""))
+        if reason == "TimeLimit":
+            self._life.apply(job, Event.TIME_OUT, cause)
+        elif reason in ("NodeFail", "NodeDown"):
+            self._node_failed(job, cause)
+        elif reason == "Cancelled":
+            self._life.apply(job, Event.CANCEL, Cause(uid=job.uid))
+        else:
+            cause.out_of_memory = reason == "OutOfMemory"
+            self._life.apply(job, event, cause)
+
+    def _launch_failed(self, job: JobRecord, news: News) -> None:
+        data = news.data
+        if data.get("reason") == "NotStarted" and phase_of(job) is Phase.STARTING:
+            self._life.launch_again(job)      # a restart came between the decision and its execution
+            return
+        log.warning("job %d: launch failed: %s", job.job_id, data)
+        if phase_of(job) in (Phase.RUNNING, Phase.SUSPENDED):
+            self._node_failed(job, Cause(uid=0, node=job.batch_host))
+        self._life.apply(job, Event.LAUNCH_FAILED, Cause(
+            node=str(data.get("node") or ""), description=str(data.get("message") or data.get("reason") or ""),
+            state=states.NODE_FAIL if data.get("node") else ""))
+
+    def _request(self, job: JobRecord, news: News) -> None:
+        """A process inside the job asks (scontrol requeue and kin go through the socket; only exits come here)."""
+        act = str(news.data.get("act") or news.data.get("request") or "")
+        with contextlib.suppress(SlurmError):
+            if act == "requeue":
+                self._life.apply(job, Event.REQUEUE, Cause(uid=job.uid))
+            elif act in ("cancel", "kill"):
+                self._life.apply(job, Event.CANCEL, Cause(uid=job.uid))
+
+    def _node(self, news: News) -> None:
+        """A node's condition as the engine sees it; what an administrator set stays."""
+        world, data = self._world, news.data
+        node = world.nodes.get(str(data.get("name")))
+        if node is None:
+            return
+        for name in _NODE_FIELDS:
+            if name in data:
+                setattr(node, name, data[name])
+        if "base_state" in data:
+            before, node.base_state = node.base_state, str(data["base_state"])
+            if before != node.base_state:
+                node.reason = str(data.get("reason") or "") if node.base_state == "DOWN" else node.reason
+                node.reason_s = news.at_s
+                world.node_changed(node)
+        nodes.show_to_scheduler(node, world.columns)
+        if node.base_state == "DOWN":
+            self.fail_node(node.name)
+        world.wake()
+
+    def fail_node(self, name: str) -> None:
+        """Every job on the node loses it: requeued where it may be, else NODE_FAIL."""
+        world = self._world
+        node = world.nodes.get(name)
+        for job_id in sorted(node.job_ids) if node is not None else ():
+            job = world.jobs.active.get(job_id)
+            if job is not None and not job.request.no_kill:
+                self._node_failed(job, Cause(uid=0, node=name))
+
+    def _node_failed(self, job: JobRecord, cause: Cause) -> None:
+        if phase_of(job) in (Phase.STOPPING, Phase.REQUEUING):
+            return
+        if job.request.batch and job.requeue:
+            cause.state, cause.cause = states.NODE_FAIL, "NODE FAILURE"
+            self._life.apply(job, Event.REQUEUE, cause)
+        else:
+            self._life.apply(job, Event.NODE_FAILED, cause)
+
+
+def step_state(job: JobRecord, step: StepRecord) -> str:
+    """The state of a step from its wait status and from what became of its job."""
+    if step.exit_status & 0x7F:
+        if step.exit_status & 0x7F == 125:
+            return states.OUT_OF_MEMORY
+        return states.CANCELLED
+    return states.FAILED if step.exit_status else states.COMPLETED
+
+
+def _severity(status: int) -> tuple[int, int]:
+    return status >> 8 & 0xFF, status & 0x7F
+
+
+def _fill(step: StepRecord, data: dict[str, object]) -> None:
+    for name, value in data.items():
+        if name in _STEP_FIELDS and name not in ("job_id", "step_id", "usage"):
+            setattr(step, name, tuple(value) if name == "nodes" else value)  # type: ignore[arg-type]

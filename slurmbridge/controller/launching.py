@@ -1,0 +1,123 @@
+"""Carries out what a job's life decided: starts, ends and suspends runs at the engine, once the decision is durable."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from slurmbridge.cluster.port import LaunchOrder
+from slurmbridge.controller.life import Cause, JobLife
+from slurmbridge.controller.transitions import Phase, phase_of
+from slurmbridge.controller.world import World
+from slurmbridge.slurm.jobspec import UNLIMITED_MIN
+from slurmbridge.views.records import JobRecord
+
+log = logging.getLogger(__name__)
+
+RUNTIME_KEYS = (
+    "KillOnBadExit", "WaitTime", "InactiveLimit", "JobAcctGatherFrequency", "PropagateResourceLimits",
+    "PropagateResourceLimitsExcept", "TaskPlugin", "MaxTasksPerNode", "BatchStartTimeout", "JobFileAppend",
+    "MaxStepCount", "TaskProlog", "TaskEpilog", "SrunProlog", "SrunEpilog", "MpiDefault", "VSizeFactor",
+    "InteractiveStepOptions", "UnkillableStepTimeout")
+"""Keys of slurm.conf that step daemons honour."""
+PARALLEL = 64
+
+
+class Launching:
+    """``work`` is called when there is something to do; ``run`` does it until cancelled."""
+
+    def __init__(self, world: World, life: JobLife, ends_at: Callable[[JobRecord], float | None]) -> None:
+        self._world = world
+        self._life = life
+        self._ends_at = ends_at
+        self._pending = asyncio.Event()
+        self._limit = asyncio.Semaphore(PARALLEL)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._launching: dict[int, asyncio.Task[None]] = {}
+        self.settings = {key: world.conf.values[key] for key in RUNTIME_KEYS if key in world.conf.values}
+
+    def work(self) -> None:
+        self._pending.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._pending.wait()
+            self._pending.clear()
+            life = self._life
+            launches, life.pending_launches = life.pending_launches, []
+            kills, life.pending_kills = life.pending_kills, []
+            controls, life.pending_controls = life.pending_controls, []
+            await self._world.journal.durable()
+            for job in launches:
+                self._launching[job.job_id] = self._start(self._launch(job), job)
+            for job, cause in kills:
+                self._start(self._terminate(job, cause), job)
+            for what, job in controls:
+                self._start(self._control(what, job), job)
+
+    def _start(self, work, job: JobRecord) -> asyncio.Task[None]:  # type: ignore[no-untyped-def]
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _launch(self, job: JobRecord) -> None:
+        async with self._limit:
+            if phase_of(job) is not Phase.STARTING:
+                self._life.never_launched(job)
+                return
+            try:
+                await self._world.engine.launch(self.order(job))
+            except Exception as error:
+                log.exception("launch of job %d", job.job_id)
+                self._life.launch_failed(job, str(error))
+
+    def order(self, job: JobRecord) -> LaunchOrder:
+        world = self._world
+        end_by = self._ends_at(job)
+        if job.deadline_s and (end_by is None or job.deadline_s < end_by):
+            end_by = float(job.deadline_s)
+        request = job.request
+        tasks: tuple[int, ...] = ()
+        if job.array_job_id:
+            tasks = tuple(range(job.array_task_min, job.array_task_max + 1, job.array_task_step)) if (
+                job.array_task_step * (job.array_task_count - 1) == job.array_task_max - job.array_task_min) else ()
+        before_end = end_by is not None and request.signal_number
+        return LaunchOrder(
+            run=world.run_of(job), job=job, credential=job.credential, cluster_name=world.accounting.cluster,
+            controller_url=world.controller_url, kill_wait_s=float(world.conf.kill_wait_s), end_by_s=end_by,
+            array_tasks=tasks, conf_path=world.conf.path,
+            warn_signal=request.signal_number if before_end else None,
+            warn_before_s=(request.signal_before_s if request.signal_before_s is not None else 60) if before_end else 0,
+            warn_batch=request.signal_batch, settings=self.settings)
+
+    async def _terminate(self, job: JobRecord, cause: Cause) -> None:
+        launching = self._launching.pop(job.job_id, None)
+        if launching is not None and not launching.done():
+            await asyncio.wait([launching])
+        world = self._world
+        if phase_of(job) in (Phase.PENDING, Phase.ENDED):
+            return
+        grace = float(world.conf.kill_wait_s) if cause.grace_s is None else cause.grace_s
+        try:
+            await world.engine.terminate(world.run_of(job), cause=cause.cause, grace_s=grace,
+                                         signal_first=cause.signal_first, uid=cause.uid or 0)
+        except Exception:
+            log.exception("end of job %d", job.job_id)
+
+    async def _control(self, what: str, job: JobRecord) -> None:
+        try:
+            await getattr(self._world.engine, what)(self._world.run_of(job))
+        except Exception:
+            log.exception("%s of job %d", what, job.job_id)
+
+    def limit_changed(self, job: JobRecord) -> None:
+        """A running job's time limit was changed."""
+        end_by = None if job.time_limit_min == UNLIMITED_MIN else self._ends_at(job)
+
+        async def tell() -> None:
+            try:
+                await self._world.engine.update(self._world.run_of(job), end_by_s=end_by)
+            except Exception:
+                log.exception("time limit of job %d", job.job_id)
+        self._start(tell(), job)

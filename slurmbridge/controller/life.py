@@ -1,0 +1,389 @@
+"""Carries a job through its life: looks the event up in the transition table, changes the record, does what follows.
+
+The only writer of ``state`` and ``flags``. Memory changes at once and completely; the journal makes it durable; what
+must not happen before it is durable (starting processes) is handed to ``pending_launches``.
+"""
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from slurmbridge.controller import dependencies, nodes, queueing
+from slurmbridge.controller.transitions import BY_EXIT, KEEP, Event, Phase, Refusal, phase_of, rule_for, state_by_exit
+from slurmbridge.controller.world import World
+from slurmbridge.scheduling.snapshot import Start
+from slurmbridge.slurm import errors, states
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.jobspec import UNLIMITED_MIN
+from slurmbridge.views.records import JobRecord
+
+REQUEUE_DELAY_S = 120
+"""Slurm's credential lifetime: a requeued job does not start again before (slurm.conf(5), requeue_delay)."""
+
+
+@dataclass(slots=True)
+class Cause:
+    """What an event brings along. ``cause`` is what the step daemon writes into the job's stderr."""
+
+    uid: int | None = None                    # who asked; None: the system
+    exit_status: int = 0
+    reason: str = "None"
+    description: str = ""
+    cause: str = "CANCELLED"
+    signal_first: int | None = None
+    start: Start | None = None
+    hold: bool = False                        # requeue: held
+    special_exit: bool = False
+    preempted: bool = False
+    node: str = ""
+    out_of_memory: bool = False
+    grace_s: float | None = None
+    state: str = ""                           # what the closed run is recorded as (REQUEUED, PREEMPTED, NODE_FAIL)
+
+
+@dataclass(slots=True)
+class JobLife:
+    """``apply`` is the way to change a job's state."""
+
+    world: World
+    pending_launches: list[JobRecord] = field(default_factory=list)
+    pending_kills: list[tuple[JobRecord, Cause]] = field(default_factory=list)
+    pending_controls: list[tuple[str, JobRecord]] = field(default_factory=list)
+    on_work: Callable[[], None] = lambda: None              # one of the lists above got something
+    on_change: Callable[[JobRecord], None] = lambda job: None
+
+    def apply(self, job: JobRecord, event: Event, cause: Cause | None = None) -> bool:
+        """False: the event means nothing to the job any more. Raises SlurmError for an act it does not allow."""
+        cause = cause or Cause()
+        phase = phase_of(job)
+        try:
+            rule = rule_for(phase, event)
+        except Refusal as refusal:
+            raise SlurmError(getattr(errors, refusal.code)) from None
+        if rule is None:
+            return False
+        if rule.state == BY_EXIT:
+            job.state, job.reason = state_by_exit(cause.exit_status, cause.out_of_memory)
+        elif rule.state != KEEP:
+            job.state = rule.state
+        job.flags |= rule.add
+        job.flags -= rule.remove
+        for action in rule.actions:
+            getattr(self, "_do_" + action)(job, cause, event)
+        world = self.world
+        if job.job_id in world.jobs:
+            world.jobs.refile(job)
+            world.journal.job(job)
+            self.on_change(job)
+        world.tell(job)
+        return True
+
+    # --- start
+    def _do_allocate(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        world, start, now = self.world, cause.start, self.world.now()
+        assert start is not None
+        queueing.leave(world, job)
+        job.partition = start.partition
+        if start.partition in job.partition_priorities:
+            job.priority = job.partition_priorities[start.partition]
+        job.scheduler = start.decided_by
+        job.last_sched_eval_s = now
+        job.reason, job.reason_desc = "None", ""
+        job.start_s = now
+        if job.eligible_s is None or job.eligible_s > now:
+            job.eligible_s = now
+        limit_min = start.time_limit_s // 60
+        if job.time_limit_min != UNLIMITED_MIN or start.time_limit_s < (1 << 39):
+            job.time_limit_min = limit_min if start.time_limit_s < (1 << 39) else UNLIMITED_MIN
+        job.end_s = None if job.time_limit_min == UNLIMITED_MIN else now + (job.time_limit_min or 0) * 60
+        job.allocation = nodes.allocations_of(start.shares)
+        job.nodes = tuple(share.node for share in start.shares)
+        job.batch_host = job.nodes[0] if job.nodes else ""
+        job.sched_nodes = ""
+        job.exit_status = 0
+        job.steps = {}
+        job.next_step = 0
+        queueing.size_allocated(world, job)
+        nodes.occupy(job, world.nodes)
+        world.columns.apply_start(nodes.running_job(job, world.limits.subject(job), self._exempt_until(job)))
+        world.limits.job_started(job)
+        world.priorities.job_started(job, now)
+
+    def _exempt_until(self, job: JobRecord) -> int:
+        qos = self.world.accounting.qos.get(job.qos)
+        exempt = self.world.conf.preempt_exempt_time_s
+        if qos is not None and qos.preempt_exempt_time_s is not None:
+            exempt = qos.preempt_exempt_time_s
+        return int((job.start_s or 0) + exempt) if exempt > 0 else 0
+
+    def _do_launch(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        job.credential = secrets.token_urlsafe(24)
+        self.pending_launches.append(job)
+        self._work()
+
+    def give_back(self, job: JobRecord) -> None:
+        """Ends what is left of an allocation whose command ended by itself."""
+        self.pending_kills.append((job, Cause(cause="")))
+        self._work()
+
+    def launch_failed(self, job: JobRecord, message: str) -> None:
+        """The engine did not take the order."""
+        self.apply(job, Event.LAUNCH_FAILED, Cause(description=message))
+
+    def never_launched(self, job: JobRecord) -> None:
+        """The job was ended between the decision to start it and the order."""
+        if phase_of(job) in (Phase.STOPPING, Phase.REQUEUING):
+            self.apply(job, Event.FINISHED)
+
+    def launch_again(self, job: JobRecord) -> None:
+        self.pending_launches.append(job)
+        self._work()
+
+    def _do_running(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        job.reason = "None"
+
+    # --- end
+    def _do_end(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        """A started job is over; its processes may still be there."""
+        world, now = self.world, self.world.now()
+        self._count_suspension(job, now)
+        job.end_s = now
+        if event in (Event.EXITED, Event.FINISHED):
+            job.exit_status = cause.exit_status
+        elif event is Event.CANCEL:
+            job.killed_by_uid = cause.uid
+            job.reason = "None"
+        elif event is Event.TIME_OUT:
+            job.reason = "TimeLimit"
+        elif event is Event.DEADLINE:
+            job.reason = "DeadLine"
+        elif event is Event.NODE_FAILED:
+            job.reason, job.failed_node = "NodeDown", cause.node
+            job.killed_by_uid = cause.uid if cause.uid is not None else job.killed_by_uid
+            job.exit_status = cause.exit_status
+        elif event is Event.PREEMPT:
+            job.preempt_s = now
+            job.reason = "None"
+        if event is Event.EXITED and job.state == states.FAILED and job.exit_status & 0x7F:
+            job.reason = "RaisedSignal"
+        job.reason_desc = cause.description
+        nodes.mark_completing(job, world.nodes, world.jobs)
+        self._usage_ends(job, now)
+        self._over(job)
+
+    def _do_end_unstarted(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        world, now = self.world, self.world.now()
+        queueing.leave(world, job)
+        job.start_s = job.end_s = now
+        if event is Event.CANCEL:
+            job.killed_by_uid = cause.uid
+            job.reason = cause.reason
+        else:
+            job.reason = "DeadLine"
+        job.sched_nodes = ""
+        self._over(job)
+
+    def _do_end_requeued(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        """Cancelled between the end of one run and the start of the next: the new run never started."""
+        self._new_run(job)
+        job.end_s = job.start_s = self.world.now()
+        job.killed_by_uid = cause.uid
+        job.reason = cause.reason if event is Event.CANCEL else "DeadLine"
+        self._over(job)
+
+    def _over(self, job: JobRecord) -> None:
+        """Whoever waits for this job's end is judged anew, before the record can disappear."""
+        world = self.world
+        world.priorities.job_over(job, world.now())
+        world.limits.job_left_queue(job)
+        self.judge_dependents()
+        world.wake()
+
+    def _do_terminate(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        words = {Event.TIME_OUT: "TIME LIMIT", Event.DEADLINE: "DEADLINE", Event.NODE_FAILED: "NODE FAILURE",
+                 Event.PREEMPT: "PREEMPTION", Event.REQUEUE: "JOB REQUEUE"}
+        cause.cause = "PREEMPTION" if cause.preempted else words.get(event, cause.cause)
+        self.pending_kills.append((job, cause))
+        self._work()
+
+    def _do_release(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        """Every process is gone: the allocation is free."""
+        world = self.world
+        now = world.now()
+        if job.job_id in world.columns.running:
+            world.columns.apply_end(job.job_id)
+            world.limits.job_ended(job)
+        nodes.vacate(job, world.nodes, now)
+        for one in job.allocation:
+            node = world.nodes.get(one.node)
+            if node is not None:
+                nodes.show_to_scheduler(node, world.columns)
+        for step in job.steps.values():
+            if step.end_s is None:
+                step.end_s, step.state = now, "CANCELLED"
+                world.journal.step(job, step)
+        if job.dependency or world.jobs.dependent:
+            self.judge_dependents()
+        world.wake()
+
+    def _do_requeue_by_exit_code(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        """RequeueExit and RequeueExitHold (slurm.conf(5))."""
+        world = self.world
+        code = job.exit_status >> 8 & 0xFF
+        if not job.request.batch or not job.requeue or job.exit_status & 0x7F or event is Event.REQUEUE:
+            return
+        hold = code in world.conf.requeue_exit_hold
+        if code and (hold or code in world.conf.requeue_exit):
+            cause.special_exit = hold
+            world.jobs.refile(job)
+            world.journal.close_run(as_requeued(job, states.REQUEUED))
+            self.apply(job, Event.REQUEUE, cause)
+
+    # --- requeue
+    def _do_close_run(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        """Ends the accounting row of this run, as REQUEUED, PREEMPTED or NODE_FAIL."""
+        world, now = self.world, self.world.now()
+        self._count_suspension(job, now)
+        job.end_s = now
+        nodes.mark_completing(job, world.nodes, world.jobs)
+        self._usage_ends(job, now)
+        state = cause.state or (states.PREEMPTED if cause.preempted else states.REQUEUED)
+        world.journal.close_run(as_requeued(job, state))
+
+    def _do_count_restart(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        job.restarts += 1
+        job.reason, job.reason_desc = "None", ""
+        if cause.special_exit or cause.hold:
+            job.priority = 0
+            job.priority_fixed = False
+            job.reason = "JobHeldUser"
+            job.reason_desc = "job requeued in special exit state" if cause.special_exit else "job requeued in held state"
+            job.flags.add(states.SPECIAL_EXIT if cause.special_exit else states.REQUEUE_HOLD)
+
+    def _do_wait_again(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        """The job waits like a new one, not before the delay is over."""
+        world, now = self.world, self.world.now()
+        self._new_run(job)
+        delay = int(world.conf.scheduler_parameters.get("requeue_delay") or REQUEUE_DELAY_S)
+        begin = now + delay + 1
+        if (job.request.begin_s or 0) <= now:
+            job.eligible_s = begin
+        job.submit_s = now if now > job.submit_s else job.submit_s + 1
+        if job.priority != 0:
+            job.reason = "BeginTime"
+            job.start_s = job.eligible_s
+        queueing.enter(world, job)
+        world.limits.job_entered_queue(job)
+
+    def _new_run(self, job: JobRecord) -> None:
+        """Forgets the run; its accounting row stays. Steps go with it."""
+        world = self.world
+        job.db_index = world.new_db_index()
+        job.start_s = job.end_s = job.suspend_s = job.preempt_s = job.accrue_s = None
+        job.pre_suspend_s = 0.0
+        job.nodes, job.allocation, job.batch_host, job.sched_nodes = (), [], "", ""
+        job.tres_alloc, job.billable = {}, 0.0
+        job.exit_status = job.derived_exit_status = 0
+        job.killed_by_uid, job.failed_node = None, ""
+        job.steps, job.next_step = {}, 0
+        if job.request.partitions and len(job.request.partitions) > 1:
+            job.partition = ",".join(job.request.partitions)
+        queueing.size_requested(world, job)
+
+    def _do_after_launch_failure(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        """The failed node is avoided; without one to blame the job is held, as Slurm does after a failed prolog."""
+        job.restarts += 1
+        job.failed_node = cause.node
+        if not job.request.batch or not job.requeue:
+            job.reason, job.reason_desc = "JobLaunchFailure", cause.description
+            self.apply(job, Event.CANCEL, Cause(reason="JobLaunchFailure"))
+            job.state = states.NODE_FAIL if cause.node else states.FAILED
+            return
+        if cause.node:
+            return
+        job.priority = 0
+        job.reason, job.reason_desc = "JobHeldUser", "launch failed requeued held"
+        queueing.refresh(self.world, job)
+
+    # --- suspension
+    def _do_suspend(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        job.suspend_s = self.world.now()
+        self.pending_controls.append(("suspend", job))
+        self._work()
+
+    def _do_resume(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        self._count_suspension(job, self.world.now())
+        if job.time_limit_min is not None and job.time_limit_min != UNLIMITED_MIN:
+            job.end_s = (job.start_s or 0) + job.pre_suspend_s + job.time_limit_min * 60
+        self.pending_controls.append(("resume", job))
+        self._work()
+
+    def _count_suspension(self, job: JobRecord, now: float) -> None:
+        if job.suspend_s is not None and job.state != states.SUSPENDED:
+            job.pre_suspend_s += now - job.suspend_s
+            job.suspend_s = None
+
+    # --- the end of the record
+    def _do_forget(self, job: JobRecord, cause: Cause, event: Event) -> None:
+        self.world.jobs.forget(job)
+        self.world.journal.forget(job)
+
+    # --- others
+    def _usage_ends(self, job: JobRecord, now: float) -> None:
+        self.world.priorities.job_ended(job, now)
+
+    def _work(self) -> None:
+        self.on_work()
+
+    def judge_dependents(self, only: Iterable[JobRecord] | None = None) -> None:
+        """Tests the dependencies of pending jobs again; jobs that can never run are marked or cancelled."""
+        world = self.world
+        waiting = list(world.jobs.dependent.values() if only is None else only)
+        if not waiting:
+            return
+        judge = dependencies.Judge(world.find, world.jobs.array, self._blocked_by_name, world.now())
+        for job in waiting:
+            if job.state != states.PENDING or not job.dependency or job.reason == "DependencyNeverSatisfied":
+                continue
+            given = dependencies.parse(job.dependency, world.conf.max_array_size)
+            after, verdict = judge.test(job, given)
+            text = "" if not verdict else str(after)
+            if text != job.dependency:
+                job.dependency = text
+                world.journal.job(job)
+            if verdict == dependencies.FAILED:
+                self._never(job)
+            elif verdict:
+                if job.priority != 0:
+                    job.reason = "Dependency"
+            else:
+                if job.reason == "Dependency":
+                    job.reason = "None"
+                world.jobs.refile(job)
+                queueing.refresh(world, job)
+                world.wake()
+
+    def _never(self, job: JobRecord) -> None:
+        job.reason = "DependencyNeverSatisfied"
+        kill = job.request.kill_on_invalid_dep
+        if kill is None:
+            kill = "kill_invalid_depend" in self.world.conf.scheduler_parameters
+        self.world.journal.job(job)
+        queueing.refresh(self.world, job)
+        if kill and phase_of(job) is Phase.PENDING:
+            self.apply(job, Event.CANCEL, Cause(uid=0, reason="DependencyNeverSatisfied"))
+
+    def _blocked_by_name(self, job: JobRecord) -> bool:
+        """singleton: another job of this name and user is before it, or runs."""
+        for other in self.world.jobs.unfinished_with_name(job.uid, job.name):
+            if other.job_id == job.job_id or (job.array_job_id and other.array_job_id == job.array_job_id):
+                continue
+            if other.state != states.PENDING or other.job_id < job.job_id:
+                return True
+        return False
+
+
+def as_requeued(job: JobRecord, state: str) -> JobRecord:
+    """A copy of the record for the row of the run that ended."""
+    return replace(job, state=state, flags=set())

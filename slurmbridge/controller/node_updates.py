@@ -1,0 +1,188 @@
+"""scontrol update NodeName=… and PartitionName=…: states, reasons, features and weights of nodes; partitions' keys."""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+
+from slurmbridge.accounting.operations import SaveNode, SavePartition
+from slurmbridge.controller import inventory, nodes, queueing
+from slurmbridge.controller.world import World
+from slurmbridge.slurm import conf_values, errors
+from slurmbridge.slurm.conf_keys import PARTITION_KEYS
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.views.records import NodeRecord, PartitionRecord
+from slurmbridge.views.session import Identity
+
+_KEPT = ("reason", "reason_user", "reason_uid", "reason_s", "comment", "extra", "resume_after_s", "weight", "features")
+_PARTITION_KEY = {key.lower(): key for key in PARTITION_KEYS}
+_STATES = {"UP": "UP", "DOWN": "DOWN", "DRAIN": "DRAIN", "INACTIVE": "INACTIVE"}
+
+
+class NodeUpdates:
+    """Applies and remembers what administrators set. ``fail_node`` ends the jobs of a node that is set DOWN."""
+
+    def __init__(self, world: World, fail_node: object) -> None:
+        self._world = world
+        self._fail_node = fail_node
+
+    def update(self, caller: Identity, node: NodeRecord, changes: Mapping[str, str]) -> None:
+        """Raises SlurmError."""
+        world, now = self._world, self._world.now()
+        state = changes.get("state", "").upper()
+        reason = changes.get("reason")
+        unknown = set(changes) - {"state", "reason", "weight", "features", "activefeatures", "availablefeatures", "comment",
+                                  "extra", "resumeafter", "nodeaddr", "nodehostname", "gres", "certtoken", "instanceid",
+                                  "instancetype", "cpubind", "topology"}
+        if unknown:
+            raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
+        if reason is not None:
+            node.reason, node.reason_user, node.reason_uid = reason, caller.user_name, caller.uid
+            node.reason_s = now if reason else None
+        if state:
+            self._state(node, state, reason, now)
+        if changes.get("weight", "").isdigit():
+            node.weight = int(changes["weight"])
+        for key in ("features", "availablefeatures", "activefeatures"):
+            if key in changes:
+                node.features = tuple(word for word in changes[key].split(",") if word)
+        for key in ("comment", "extra"):
+            if key in changes:
+                setattr(node, key, changes[key])
+        if "resumeafter" in changes:
+            after = changes["resumeafter"]
+            node.resume_after_s = now + int(after) if after.isdigit() and int(after) else None
+        if node.name in world.columns.index and ({"weight", "features", "availablefeatures", "activefeatures"} & set(changes)):
+            world.columns.set_node_features(node.name, node.features, node.weight)
+        self.shown(node)
+
+    def _state(self, node: NodeRecord, state: str, reason: str | None, now: float) -> None:
+        if state in ("RESUME", "IDLE"):
+            if state == "RESUME" and node.base_state == "IDLE" and not node.flags & {"DRAIN", "FAIL", "NOT_RESPONDING", "MAINT"}:
+                raise SlurmError(errors.ESLURM_INVALID_NODE_STATE)
+            if node.base_state in ("DOWN", "UNKNOWN", "ERROR"):
+                node.base_state = "IDLE"
+                node.last_busy_s = now
+            node.flags -= {"DRAIN", "FAIL", "NOT_RESPONDING"}
+            if reason is None:
+                node.reason, node.reason_user, node.reason_uid, node.reason_s = "", "", None, None
+        elif state == "UNDRAIN":
+            node.flags.discard("DRAIN")
+        elif state in ("DRAIN", "DRAINED", "DRAINING"):
+            node.flags.add("DRAIN")
+        elif state in ("FAIL", "FAILING"):
+            node.flags.add("FAIL")
+        elif state == "DOWN":
+            node.base_state = "DOWN"
+            if callable(self._fail_node):
+                self._fail_node(node.name)
+        elif state == "FUTURE":
+            node.base_state = "FUTURE"
+        elif state in ("NORESP", "NO_RESPOND"):
+            node.flags.add("NOT_RESPONDING")
+        elif state in ("POWER_UP", "POWER_DOWN", "POWER_DOWN_ASAP", "POWER_DOWN_FORCE", "CANCEL_REBOOT"):
+            raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
+        else:
+            raise SlurmError(errors.ESLURM_INVALID_NODE_STATE)
+
+    def shown(self, node: NodeRecord) -> None:
+        """The node changed: scheduler, ledger and event log hear of it."""
+        nodes.show_to_scheduler(node, self._world.columns)
+        settings = {name: getattr(node, name) for name in _KEPT}
+        settings["base_state"] = node.base_state if node.base_state in ("DOWN", "FUTURE") else ""
+        settings["flags"] = sorted(node.flags & {"DRAIN", "FAIL", "MAINT"})
+        self._world.journal.add(SaveNode(node.name, settings))
+        self._world.node_changed(node)
+        self._world.wake()
+
+    @staticmethod
+    def restore(node: NodeRecord, settings: Mapping[str, object]) -> None:
+        for name in _KEPT:
+            if name in settings:
+                value = settings[name]
+                setattr(node, name, tuple(value) if name == "features" else value)  # type: ignore[arg-type]
+        if settings.get("base_state"):
+            node.base_state = str(settings["base_state"])
+        node.flags |= set(settings.get("flags") or ())  # type: ignore[call-overload]
+
+
+class PartitionUpdates:
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def update(self, name: str, changes: Mapping[str, str], *, create: bool) -> None:
+        """Raises SlurmError."""
+        world = self._world
+        record = world.partitions.get(name)
+        if create:
+            if record is not None:
+                raise SlurmError(errors.ESLURM_INVALID_PARTITION_NAME)
+            record = PartitionRecord(name)
+        elif record is None:
+            raise SlurmError(errors.ESLURM_INVALID_PARTITION_NAME)
+        copy = PartitionRecord(**{field.name: getattr(record, field.name) for field in fields(record)})
+        for key, value in changes.items():
+            self._key(copy, key, value)
+        for field in fields(copy):
+            setattr(record, field.name, getattr(copy, field.name))
+        world.partitions[name] = record
+        if record.default:
+            for other in world.partitions.values():
+                other.default = other is record
+        self._changed(record)
+
+    def _key(self, record: PartitionRecord, key: str, value: str) -> None:
+        canonical = _PARTITION_KEY.get(key)
+        if key == "state":
+            state = _STATES.get(value.upper())
+            if state is None:
+                raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
+            record.state = state
+        elif key == "nodes":
+            try:
+                record.nodes, record.node_sets = inventory.partition_nodes(value, self._world.conf, self._world.nodes)
+            except ValueError:
+                raise SlurmError(errors.ESLURM_INVALID_NODE_NAME) from None
+            record.nodes_text = inventory.compress(record.nodes)
+        elif canonical is None or canonical == "PartitionName":
+            raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
+        else:
+            try:
+                conf_values.check(PARTITION_KEYS[canonical], value)
+                inventory.apply_key(record, canonical, value)
+            except ValueError:
+                raise SlurmError(errors.ESLURM_NOT_SUPPORTED) from None
+
+    def _changed(self, record: PartitionRecord) -> None:
+        world = self._world
+        for node in world.nodes.values():
+            listed = node.name in record.nodes
+            if listed and record.name not in node.partitions:
+                node.partitions = (*node.partitions, record.name)
+            elif not listed and record.name in node.partitions:
+                node.partitions = tuple(name for name in node.partitions if name != record.name)
+        queueing.partition_changed(world, record)
+        world.journal.add(SavePartition(record.name, json.loads(json.dumps(asdict(record)))))
+
+    def delete(self, name: str) -> None:
+        """Raises SlurmError."""
+        world = self._world
+        if name not in world.partitions:
+            raise SlurmError(errors.ESLURM_INVALID_PARTITION_NAME)
+        if any(name in job.partition.split(",") for job in [*world.jobs.pending.values(), *world.jobs.active.values()]):
+            raise SlurmError(errors.ESLURM_PARTITION_IN_USE)
+        record = world.partitions.pop(name)
+        for node in world.nodes.values():
+            node.partitions = tuple(one for one in node.partitions if one != name)
+        record.state = "INACTIVE"
+        queueing.partition_changed(world, record)
+        world.journal.add(SavePartition(name, {"deleted": True}))
+
+    @staticmethod
+    def restored(settings: Mapping[str, object]) -> PartitionRecord:
+        values = {}
+        for field in fields(PartitionRecord):
+            if field.name in settings:
+                value = settings[field.name]
+                values[field.name] = tuple(value) if isinstance(value, list) else value
+        return PartitionRecord(**values)  # type: ignore[arg-type]

@@ -1,0 +1,224 @@
+"""When the scheduler looks at the queue, and how its plan becomes allocations.
+
+A change wakes the main pass, changes that come together are one pass; a backfill pass follows when there is something
+to backfill. Both also run periodically (sched_interval, bf_interval). The planning itself is ``slurmbridge.scheduling``.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+
+from slurmbridge.controller import queueing
+from slurmbridge.controller.jobs import lowest_task, tasks_of
+from slurmbridge.controller.life import Cause, JobLife
+from slurmbridge.controller.transitions import Event, Phase, phase_of
+from slurmbridge.controller.world import World
+from slurmbridge.scheduling.passes import backfill_pass, main_pass
+from slurmbridge.scheduling.snapshot import MAIN, Plan, Snapshot, Start
+from slurmbridge.slurm import states
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.views.records import JobRecord
+
+log = logging.getLogger(__name__)
+
+COALESCE_S = 0.01
+"""Changes that come within this time are one pass."""
+HELD = frozenset({"JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "BeginTime", "JobArrayTaskLimit"})
+
+
+class Passes:
+    """``wake`` asks for a pass; ``run`` is the task that does them."""
+
+    def __init__(self, world: World, life: JobLife) -> None:
+        self._world = world
+        self._life = life
+        self._changed = asyncio.Event()
+        self._backfill_due = True
+        self._last_main = 0.0
+        self._last_backfill = 0.0
+        self.main_count = self.backfill_count = 0
+        parameters = world.conf.scheduler_parameters
+        self._sched_interval = _seconds(parameters.get("sched_interval"), 60.0)
+        self._bf_interval = max(_seconds(parameters.get("bf_interval"), 30.0), 0.5)
+        self._with_backfill = world.conf.scheduler_type.endswith("backfill")
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled. A pass that fails is logged and the next one tried."""
+        cost = 0.0
+        while True:
+            timeout = min(self._sched_interval, self._bf_interval if self._with_backfill else self._sched_interval)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), timeout)
+            await asyncio.sleep(max(COALESCE_S, cost))      # at most half of the time goes into passes
+            self._changed.clear()
+            began = time.perf_counter()
+            try:
+                self.once()
+            except Exception:
+                log.exception("scheduling pass")
+                await asyncio.sleep(1)
+            cost = time.perf_counter() - began
+
+    def once(self) -> None:
+        """One main pass and, when it left somebody waiting, one backfill pass."""
+        world = self._world
+        self.update_priorities()
+        if not len(world.queue):
+            return
+        self.main_count += 1
+        plan = main_pass(self._snapshot())
+        self.apply(plan)
+        if self._with_backfill and len(world.queue):
+            self.backfill_count += 1
+            self.apply(backfill_pass(self._snapshot()))
+
+    def update_priorities(self) -> None:
+        world = self._world
+        for job_id, (priority, by_partition) in world.priorities.refreshed(world.jobs.pending, world.now()).items():
+            job = world.jobs.pending.get(job_id)
+            if job is None:
+                continue
+            job.priority, job.partition_priorities = priority, by_partition
+            queueing.reprioritize(world, job)
+
+    def _snapshot(self) -> Snapshot:
+        world = self._world
+        return Snapshot(
+            now_s=int(world.now()), cluster=world.columns, queue=world.queue, settings=world.settings,
+            limits=world.limits.book() if world.limits.enforced else None)
+
+    # --- the plan
+    def apply(self, plan: Plan) -> list[JobRecord]:
+        """Starts what can still be started, writes down reasons and expectations. Returns the started records."""
+        world = self._world
+        now = world.now()
+        self._write_reasons(plan, now)
+        started = []
+        for start in self._whole_het_jobs(plan.starts):
+            record = self._start(start)
+            if record is not None:
+                started.append(record)
+        return started
+
+    def _write_reasons(self, plan: Plan, now: float) -> None:
+        world = self._world
+        for job_id, word in plan.reasons(world.queue).items():
+            job = world.jobs.pending.get(job_id)
+            if job is None or job.reason in HELD and job.priority == 0:
+                continue
+            if word != "None" or job.reason not in HELD:
+                job.reason = word
+            job.last_sched_eval_s = now
+            job.scheduler = plan.decided_by
+        for row, text in plan.descriptions.items():
+            job = world.jobs.pending.get(int(world.queue.job_id[row]))
+            if job is not None:
+                job.reason_desc = text
+        if plan.decided_by != MAIN:
+            for job in world.jobs.pending.values():
+                expected = plan.expected.get(job.job_id)
+                if expected is not None:
+                    job.start_s, job.sched_nodes = expected.start_s, queueing.hostlist(world, expected.nodes)
+                elif job.sched_nodes:
+                    job.start_s, job.sched_nodes = None, ""
+            self._mark_planned(plan)
+
+    def _mark_planned(self, plan: Plan) -> None:
+        if plan.planned_nodes is None:
+            return
+        for name, planned in zip(self._world.columns.names, plan.planned_nodes):
+            node = self._world.nodes.get(name)
+            if node is not None:
+                (node.flags.add if planned else node.flags.discard)("PLANNED")
+
+    def _whole_het_jobs(self, starts: Sequence[Start]) -> list[Start]:
+        """Components of a heterogeneous job start together or not at all."""
+        planned = {start.job_id for start in starts}
+        result = []
+        for start in starts:
+            job = self._world.jobs.get(start.job_id)
+            if job is not None and job.het_job_id and not planned.issuperset(job.het_job_ids):
+                continue
+            result.append(start)
+        return result
+
+    def _start(self, start: Start) -> JobRecord | None:
+        world = self._world
+        job = world.jobs.pending.get(start.job_id)
+        if job is None or job.job_id not in world.queue:
+            return None
+        if start.preempted:
+            self._preempt(start)
+            return None
+        if job.array_pending is not None:
+            if job.array_max_running and world.jobs.running_tasks(job.array_job_id) >= job.array_max_running:
+                return None
+            record = world.jobs.split(job, lowest_task(job.array_pending))
+            if record is not job:
+                record.db_index = world.new_db_index()
+                queueing.name_files(world, record)
+                world.journal.job(job)
+                queueing.refresh(world, job)
+            else:
+                queueing.name_files(world, record)
+        else:
+            record = job
+        try:
+            self._life.apply(record, Event.START, Cause(start=start))
+        except ValueError:
+            log.exception("job %d: plan not applicable", record.job_id)
+            return None
+        return record
+
+    def _preempt(self, start: Start) -> None:
+        """Victims end first; the preemptor starts once they are gone."""
+        world = self._world
+        for victim_id in start.preempted:
+            victim = world.jobs.active.get(victim_id)
+            if victim is None or phase_of(victim) in (Phase.STOPPING, Phase.REQUEUING):
+                continue
+            mode = preempt_mode(world, victim)
+            cause = Cause(preempted=True, grace_s=float(grace_time(world, victim)) or None)
+            with contextlib.suppress(SlurmError):
+                if "REQUEUE" in mode and victim.request.batch and victim.requeue:
+                    self._life.apply(victim, Event.REQUEUE, cause)
+                elif "SUSPEND" in mode:
+                    self._life.apply(victim, Event.SUSPEND, cause)
+                else:
+                    self._life.apply(victim, Event.PREEMPT, cause)
+
+
+def preempt_mode(world: World, job: JobRecord) -> str:
+    """How this job may be preempted: its QOS's, its partition's, or the cluster's word."""
+    if world.conf.preempt_type == "preempt/qos":
+        qos = world.accounting.qos.get(job.qos)
+        if qos is not None and qos.preempt_mode:
+            return qos.preempt_mode.upper()
+    partition = world.partitions.get(job.partition)
+    if partition is not None and partition.preempt_mode:
+        return partition.preempt_mode.upper()
+    return world.conf.preempt_mode.upper()
+
+
+def grace_time(world: World, job: JobRecord) -> int:
+    qos = world.accounting.qos.get(job.qos)
+    if world.conf.preempt_type == "preempt/qos" and qos is not None:
+        return qos.grace_time_s
+    partition = world.partitions.get(job.partition)
+    return partition.grace_time_s if partition is not None else 0
+
+
+def _seconds(text: str | None, default: float) -> float:
+    try:
+        return float(text) if text else default
+    except ValueError:
+        return default
+
+
+__all__ = ["Passes", "grace_time", "preempt_mode", "states", "tasks_of"]

@@ -1,0 +1,62 @@
+"""A controller's start: what the ledger remembers is put back, then the engine tells what became of it meanwhile."""
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from slurmbridge.controller import nodes, queueing
+from slurmbridge.controller.life import JobLife
+from slurmbridge.controller.node_updates import NodeUpdates, PartitionUpdates
+from slurmbridge.controller.transitions import Phase, phase_of
+from slurmbridge.controller.world import World
+from slurmbridge.views.records import JobRecord
+
+log = logging.getLogger(__name__)
+
+
+def restore_settings(world: World, node_settings: dict[str, dict[str, object]],
+                     partition_settings: dict[str, dict[str, object]]) -> None:
+    """What administrators had set, over what slurm.conf says."""
+    for name, settings in node_settings.items():
+        node = world.nodes.get(name)
+        if node is not None:
+            NodeUpdates.restore(node, settings)
+    for name, settings in partition_settings.items():
+        if settings.get("deleted"):
+            world.partitions.pop(name, None)
+        else:
+            world.partitions[name] = PartitionUpdates.restored(settings)
+
+
+def restore_jobs(world: World, jobs: dict[int, JobRecord]) -> list[JobRecord]:
+    """Files all records; pending ones are queued, those that hold an allocation get it back. Returns the latter."""
+    holding: list[JobRecord] = []
+    for job in sorted(jobs.values(), key=lambda one: one.job_id):
+        world.jobs.add(job)
+        phase = phase_of(job)
+        if phase in (Phase.ENDED,):
+            continue
+        world.limits.job_entered_queue(job)
+        if phase is Phase.PENDING:
+            queueing.enter(world, job)
+            continue
+        if any(one.node not in world.columns.index for one in job.allocation):
+            log.error("job %d holds a node that is no longer configured", job.job_id)
+        else:
+            nodes.occupy(job, world.nodes)
+            world.columns.apply_start(nodes.running_job(job, world.limits.subject(job)))
+            world.limits.job_started(job)
+        if phase in (Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED):
+            world.priorities.job_started(job, world.now())
+        holding.append(job)
+    return holding
+
+
+async def recover(world: World, life: JobLife, holding: list[JobRecord]) -> None:
+    """Lets the engine adopt the runs. Jobs that were to end are told to end again."""
+    adopted = [replace(job, restarts=world.run_of(job).restart) for job in holding]
+    await world.engine.recover(adopted)
+    for job in holding:
+        if phase_of(job) in (Phase.STOPPING, Phase.REQUEUING):
+            life.give_back(job)
+    life.judge_dependents()

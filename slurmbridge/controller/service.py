@@ -1,0 +1,293 @@
+"""The controller: builds the world from configuration and ledger, runs its tasks, and stops cleanly.
+
+Clock, engine and ledger are given from outside. ``start`` returns when commands may be served; ``stopped`` is set when
+the controller wants to end (told to, or its ledger failed); ``close`` lets everything go and leaves jobs running.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from slurmbridge.accounting.directory import apply_operations, ensure_content
+from slurmbridge.accounting.ledger import Ledger
+from slurmbridge.accounting.operations import AddChange, SaveEvent, SaveMeta, SaveUsage
+from slurmbridge.cluster.port import Engine
+from slurmbridge.controller import access, queueing, recovery
+from slurmbridge.controller.acts import ControllerActs
+from slurmbridge.controller.events import EngineNews
+from slurmbridge.controller.inventory import make_nodes, make_partitions
+from slurmbridge.controller.jobs import JobStore
+from slurmbridge.controller.journal import Journal
+from slurmbridge.controller.launching import Launching
+from slurmbridge.controller.life import JobLife
+from slurmbridge.controller.limit_book import LimitBooks
+from slurmbridge.controller.node_updates import NodeUpdates, PartitionUpdates
+from slurmbridge.controller.nodes import show_to_scheduler
+from slurmbridge.controller.passes import Passes
+from slurmbridge.controller.priorities import Priorities
+from slurmbridge.controller.submission import Submission
+from slurmbridge.controller.timers import Timers
+from slurmbridge.controller.views import ControllerViews
+from slurmbridge.controller.world import World
+from slurmbridge.scheduling.queue import QueueColumns
+from slurmbridge.slurm import errors
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.settings import SlurmConf
+from slurmbridge.views.records import NodeRecord
+from slurmbridge.views.session import Identity
+
+log = logging.getLogger(__name__)
+TICK_S = 0.25
+META_EVERY_S = 5.0
+
+
+class Controller:
+    """One cluster's controller. Raises LedgerError, ConfError or OSError from ``start``."""
+
+    def __init__(self, conf: SlurmConf, engine: Engine, ledger: Ledger, clock: Callable[[], float],
+                 queries: Any, controller_url: str = "") -> None:
+        now = clock()
+        self._state = ledger.load()
+        state = self._state
+        self.ledger = ledger
+        self.stopped = asyncio.Event()
+        self.failure: BaseException | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._initial_operations = ensure_content(state.accounting, conf.cluster_name, conf.accounting_storage_tres, now)
+        nodes = make_nodes(conf, now)
+        partitions = make_partitions(conf, nodes)
+        jobs = JobStore(max(conf.first_job_id, state.next_job_id), conf.max_job_id)
+        self.journal = Journal(ledger.write, self._ledger_failed)
+        columns, settings = queueing.make_columns(conf, nodes, partitions)
+        self.world = world = World(
+            conf=conf, clock=clock, engine=engine, ledger=ledger, journal=self.journal, jobs=jobs, nodes=nodes,
+            partitions=partitions, accounting=state.accounting, columns=columns, queue=QueueColumns(),
+            settings=settings, controller_url=controller_url, boot_s=now)
+        recovery.restore_settings(world, state.nodes, state.partitions)
+        for record in world.partitions.values():
+            queueing.partition_changed(world, record)
+        for node in nodes.values():
+            show_to_scheduler(node, columns)
+        meta = state.meta
+        world.priorities = Priorities(
+            conf, state.accounting, world.partitions, nodes,
+            last_ran_s=float(meta["priority_last_ran"]) if "priority_last_ran" in meta else None,
+            last_reset_s=float(meta["priority_last_reset"]) if "priority_last_reset" in meta else None)
+        world.limits = LimitBooks(conf, state.accounting, world.partitions, jobs.active.values, clock)
+        self.life = JobLife(world)
+        self.submission = Submission(world)
+        self.timers = Timers(world, self.life)
+        self.news = EngineNews(world, self.life)
+        self.launching = Launching(world, self.life, self.timers.ends_at)
+        self.passes = Passes(world, self.life)
+        self.node_updates = NodeUpdates(world, self.news.fail_node)
+        self.partition_updates = PartitionUpdates(world)
+        self.life.on_work = self.launching.work
+        self.life.on_change = self.timers.arm
+        world.wake = self.passes.wake
+        world.split = lambda job, task: queueing.split(world, job, task)
+        world.judge = lambda job: self.life.judge_dependents([job])
+        world.limit_changed = self.launching.limit_changed
+        world.refresh_priorities = self.passes.update_priorities
+        world.node_changed = self._node_changed
+        self._node_events: dict[str, float] = dict(state.open_events)
+        self._last_events: dict[str, tuple[str, str, int | None]] = {}
+        self.views = ControllerViews(world, queries)
+        self.acts = ControllerActs(world, self.life, self.submission, self.node_updates, self.partition_updates, self)
+        self._last_meta = now
+        self._saved_ran: float | None = None
+        self._saved_usage = 0.0
+
+    # --- life of the controller
+    async def start(self) -> None:
+        """Puts back what was, adopts what runs, and begins to work."""
+        world = self.world
+        for operation in self._initial_operations:
+            self.journal.add(operation)
+        holding = recovery.restore_jobs(world, self._state.jobs)
+        await self.journal.durable()
+        for job in world.jobs.values():
+            self.timers.arm(job)
+        spawn = asyncio.get_running_loop().create_task
+        self._tasks = [spawn(self.launching.run())]
+        await recovery.recover(world, self.life, holding)
+        await self._take_inventory()
+        self._cluster_event()
+        self._tasks += [spawn(self.news.run()), spawn(self.passes.run()), spawn(self._tick())]
+        for task in self._tasks:
+            task.add_done_callback(self._task_ended)
+        self._state = None  # type: ignore[assignment]
+        world.wake()
+
+    async def _take_inventory(self) -> None:
+        """What the engine knows better than slurm.conf."""
+        for found in await self.world.engine.inventory():
+            node = self.world.nodes.get(found.name)
+            if node is None:
+                continue
+            for name in ("arch", "os", "boot_s", "daemon_start_s", "cpu_load", "free_mem_mb"):
+                value = getattr(found, name)
+                if value:
+                    setattr(node, name, value)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self.failure = task.exception() or RuntimeError("a task of the controller ended")
+            log.error("controller task failed", exc_info=self.failure)
+            self.stopped.set()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            try:
+                self.timers.run()
+                self._save_meta()
+            except Exception:
+                log.exception("timers")
+
+    def _save_meta(self) -> None:
+        """Usage and the times a restart goes on from."""
+        world, now = self.world, self.world.now()
+        if now - self._last_meta < META_EVERY_S and now >= self._last_meta:
+            return
+        self._last_meta = now
+        last_ran = world.priorities.last_ran_s
+        if last_ran is not None and self._saved_ran != last_ran:
+            self._saved_ran = last_ran
+            self.journal.add(SaveMeta("priority_last_ran", repr(last_ran)))
+            last_reset = world.priorities.last_reset_s
+            if last_reset is not None:
+                self.journal.add(SaveMeta("priority_last_reset", repr(last_reset)))
+            if world.jobs.active or now - self._saved_usage > 300:
+                self._saved_usage = now
+                self._save_usage()
+
+    def _save_usage(self) -> None:
+        accounting = self.world.accounting
+        self.journal.add(SaveUsage(tuple(accounting.associations.values()), tuple(accounting.qos.values())))
+
+    def _ledger_failed(self, error: BaseException) -> None:
+        """Memory is ahead of what is written: the controller must not answer any more."""
+        if self.failure is None:
+            self.failure = error
+            log.critical("%s", error)
+        self.stopped.set()
+
+    def request_stop(self) -> None:
+        self.stopped.set()
+
+    async def close(self, *, end_runs: bool = False) -> None:
+        """Ends the tasks, writes what is left and lets go of the engine; ``end_runs`` ends what it started."""
+        for task in self._tasks:
+            task.remove_done_callback(self._task_ended)
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.failure is None:
+            if end_runs:
+                await self._end_runs()
+            self._save_usage()
+            with contextlib.suppress(Exception):
+                await self.journal.durable()
+        await self.world.engine.close()
+        self.ledger.close()
+
+    async def _end_runs(self) -> None:
+        """slurmbridge down: running jobs end with the engine; their outcome is recorded by the next start."""
+        try:
+            async with asyncio.timeout(30):
+                await self.world.engine.shutdown()
+        except Exception:
+            log.exception("engine shutdown")
+
+    # --- what acts and views ask of the controller as a whole
+    def change_accounting(self, caller: Identity, operations: Sequence[Mapping[str, Any]]) -> None:
+        """Raises SlurmError."""
+        world = self.world
+        if not access.is_operator(caller, world):
+            for operation in operations:
+                account = str(operation.get("account") or "")
+                if not account or not access.is_coordinator(caller, account, world):
+                    raise SlurmError(errors.ESLURM_ACCESS_DENIED)
+        used = {job.assoc_id for job in world.jobs.values()}
+        for change in apply_operations(world.accounting, operations, world.now(), actor=caller.user_name, used=used):
+            self.journal.add(change)
+        world.limits.changed()
+        world.wake()
+
+    def import_usage(self, rows: Sequence[tuple[str, str, float]]) -> None:
+        """Raises SlurmError for an association that does not exist."""
+        try:
+            self.world.priorities.set_usage(rows)
+        except KeyError as error:
+            raise SlurmError(errors.ESLURM_INVALID_ASSOC, f"no such association: {error}") from None
+        self._save_usage()
+        self.journal.add(AddChange(self.world.now(), "Import Usage", "root", "", f"{len(rows)} associations"))
+
+    def reconfigure(self) -> None:
+        """slurm.conf is read at start; what can change while running is changed by scontrol update."""
+        self.world.wake()
+
+    def _node_changed(self, node: NodeRecord) -> None:
+        """Lines of ``sacctmgr show event``."""
+        now = float(int(self.world.now()))
+        state = event_state(node)
+        start = self._node_events.pop(node.name, None)
+        if start is not None:
+            self.journal.add(SaveEvent(node.name, start, now, *self._last_events.get(node.name, ("", "", None)),
+                                       tres=self._node_tres(node)))
+        if state:
+            while start is not None and now <= start:
+                now += 1
+            self._node_events[node.name] = now
+            self._last_events[node.name] = (state, node.reason, node.reason_uid)
+            self.journal.add(SaveEvent(node.name, now, None, state, node.reason, node.reason_uid,
+                                       tres=self._node_tres(node)))
+
+    @staticmethod
+    def _node_tres(node: NodeRecord) -> dict[str, int]:
+        tres = {"cpu": node.cpus, "mem": node.real_memory_mb}
+        for name, count in node.gres.items():
+            kind = name.partition(":")[0]
+            tres[f"gres/{kind}"] = tres.get(f"gres/{kind}", 0) + count
+            if ":" in name:
+                tres[f"gres/{name}"] = tres.get(f"gres/{name}", 0) + count
+        return tres
+
+    def _cluster_event(self) -> None:
+        """The cluster's size, when it changed since the last start."""
+        world, now = self.world, float(int(self.world.now()))
+        total: dict[str, int] = {"node": len(world.nodes)}
+        for node in world.nodes.values():
+            for name, count in self._node_tres(node).items():
+                total[name] = total.get(name, 0) + count
+        total["billing"] = total.get("cpu", 0)
+        start = self._node_events.pop("", None)
+        nodes = queueing.hostlist(world, tuple(world.nodes))
+        text = repr(sorted(total.items())) + nodes
+        if start is not None and self._state.meta.get("cluster_tres") == text:
+            self._node_events[""] = start
+            return
+        if start is not None:
+            self.journal.add(SaveEvent("", start, max(now, start + 1), "", "Cluster Registered TRES", tres=total, nodes=nodes))
+            now = max(now, start + 1)
+        self._node_events[""] = now
+        self.journal.add(SaveEvent("", now, None, "", "Cluster Registered TRES", tres=total, nodes=nodes))
+        self.journal.add(SaveMeta("cluster_tres", text))
+
+
+def event_state(node: NodeRecord) -> str:
+    """What the node cannot be used for, as sacctmgr's events say it; "" for a usable node."""
+    words = []
+    if node.base_state in ("DOWN", "UNKNOWN", "FUTURE", "ERROR"):
+        words.append(node.base_state)
+    if "DRAIN" in node.flags:
+        words.append("DRAIN" if words else "IDLE+DRAIN")
+    if "FAIL" in node.flags:
+        words.append("FAIL" if words else "IDLE+FAIL")
+    return "+".join(words)
+
+
+__all__ = ["Controller", "event_state"]

@@ -1,0 +1,432 @@
+"""From a request to a queued job: Slurm's checks in Slurm's order, with Slurm's codes, and the defaults it fills in.
+
+``Submission.create`` makes the records of one submission (a job, an array's pending record, or the components of a
+heterogeneous job) or raises SlurmError and leaves nothing behind. Facts: sbatch(1), slurm.conf(5).
+"""
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pwd
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from slurmbridge.controller import dependencies, queueing, submit_limits
+from slurmbridge.controller.access import is_operator, is_super_user
+from slurmbridge.controller.directory_checks import Directory, refused_by_partition
+from slurmbridge.controller.world import World
+from slurmbridge.scheduling.features import FeatureError
+from slurmbridge.scheduling.features import parse as parse_features
+from slurmbridge.slurm import array, errors, hostlist
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.jobspec import UNLIMITED_MIN, JobRequest
+from slurmbridge.views.records import JobRecord, PartitionRecord
+from slurmbridge.views.session import Identity, Invocation
+
+_LENGTHS: dict[str, int] = {
+    "account": 1024, "array": 4096, "burst_buffer": 8192, "comment": 1024, "cpu_bind": 131072, "cpus_per_tres": 1024,
+    "dependency": 131072, "extra": 1024, "constraint": 1024, "cluster_constraint": 1024, "licenses": 1024,
+    "mail_user": 1024, "mcs_label": 1024, "mem_bind": 131072, "mem_per_tres": 1024, "name": 1024, "network": 1024,
+    "prefer": 1024, "qos": 1024, "reservation": 1024, "std_err": 4096, "std_in": 4096, "std_out": 4096,
+    "tres_bind": 1024, "tres_freq": 1024, "tres_per_job": 1024, "tres_per_node": 1024, "tres_per_socket": 1024,
+    "tres_per_task": 1024, "wckey": 1024, "work_dir": 4096}
+MAX_SCRIPT = 4 << 20
+MAX_SUBMIT_LINE = 1 << 20
+
+
+class Submission:
+    """Makes records; the caller files them and makes them durable."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._directory = Directory(world.accounting, world.conf)
+
+    # --- entry
+    def create(self, caller: Identity, invocation: Invocation, requests: Sequence[JobRequest], *,
+               test_only: bool = False) -> list[JobRecord]:
+        """The new records, filed in no index yet. Raises SlurmError."""
+        world = self._world
+        prepared = [self._prepare(caller, request) for request in requests]
+        tasks = sum(max(1, bitmap.bit_count()) for _, bitmap, _ in prepared)
+        if world.jobs.count + tasks > world.conf.max_job_count and not test_only:
+            raise SlurmError(errno.EAGAIN)
+        het = len(requests) > 1
+        records: list[JobRecord] = []
+        first_id = world.jobs.next_id
+        for offset, (request, bitmap, throttle) in enumerate(prepared):
+            records.append(self._record(caller, invocation, request, bitmap, throttle, first_id + offset,
+                                        het_offset=offset if het else None))
+        if het:
+            ids = tuple(record.job_id for record in records)
+            for record in records:
+                record.het_job_id, record.het_job_ids = first_id, ids
+        if not test_only:
+            for _ in records:
+                world.jobs.new_id()
+        return records
+
+    # --- what does not depend on partitions (validate_job_create_req)
+    def _prepare(self, caller: Identity, request: JobRequest) -> tuple[JobRequest, int, int]:
+        world = self._world
+        if request.uid != caller.uid and not is_super_user(caller, world):
+            raise SlurmError(errors.ESLURM_USER_ID_MISSING)
+        if request.uid == 0 and world.conf.disable_root_jobs:
+            raise SlurmError(errors.ESLURM_USER_ID_MISSING)
+        changes: dict[str, object] = {}
+        if not is_operator(caller, world):
+            if request.priority:
+                changes["priority"] = None
+            if request.nice is not None and request.nice < 0:
+                raise SlurmError(errors.ESLURM_INVALID_NICE)
+        if not is_super_user(caller, world):
+            if request.admin_comment:
+                raise SlurmError(errors.ESLURM_ACCESS_DENIED)
+            if request.reboot:
+                raise SlurmError(errors.ESLURM_ACCESS_DENIED, details=("rebooting of nodes is only allowed for admins",))
+        if (request.distribution or "").startswith("arbitrary") and request.num_tasks is None:
+            raise SlurmError(errors.ESLURM_BAD_TASK_COUNT, details=("task count required for arbitrary distribution",))
+        self._check_features(request.constraint, errors.ESLURM_INVALID_FEATURE)
+        self._check_features(request.prefer, errors.ESLURM_INVALID_PREFER)
+        self._check_lengths(request)
+        bitmap, throttle = self._array(request)
+        if request.account and request.account != request.account.lower():
+            changes["account"] = request.account.lower()
+        if request.wckey:
+            changes["wckey"] = request.wckey.lower()
+            if request.wckey.startswith("*"):
+                raise SlurmError(errors.ESLURM_INVALID_WCKEY)
+        if request.node_list and request.min_nodes is None:
+            changes["min_nodes"] = len(self._nodes(request.node_list))
+        return replace(request, **changes) if changes else request, bitmap, throttle  # type: ignore[arg-type]
+
+    def _check_features(self, text: str | None, code: int) -> None:
+        if not text:
+            return
+        try:
+            features = parse_features(text)
+        except FeatureError:
+            raise SlurmError(code) from None
+        known = self._world.columns.features
+        if any(feature.name not in known for feature in features):
+            raise SlurmError(code)
+
+    def _check_lengths(self, request: JobRequest) -> None:
+        parameters = self._world.conf.scheduler_parameters
+        for name, limit in _LENGTHS.items():
+            value = getattr(request, name)
+            if value is not None and len(value) >= limit:
+                raise SlurmError(errors.ESLURM_PATHNAME_TOO_LONG)
+        script_limit = int(parameters.get("max_script_size") or MAX_SCRIPT)
+        line_limit = int(parameters.get("max_submit_line_size") or MAX_SUBMIT_LINE)
+        if request.script is not None and len(request.script) >= script_limit:
+            raise SlurmError(errors.ESLURM_PATHNAME_TOO_LONG)
+        if len(request.submit_line) >= line_limit or sum(map(len, request.partitions)) >= 1024:
+            raise SlurmError(errors.ESLURM_PATHNAME_TOO_LONG)
+
+    def _array(self, request: JobRequest) -> tuple[int, int]:
+        """(bitmap of tasks, most at once); (0, 0): no array."""
+        if not request.array:
+            return 0, 0
+        conf = self._world.conf
+        if not request.script or conf.max_array_size == 0:
+            raise SlurmError(errors.ESLURM_INVALID_ARRAY)
+        try:
+            tasks, throttle = array.parse(request.array, conf.max_array_size)
+        except array.ArraySpecError:
+            raise SlurmError(errors.ESLURM_INVALID_ARRAY) from None
+        most = conf.scheduler_parameters.get("max_array_tasks")
+        if most and len(tasks) > int(most):
+            raise SlurmError(errors.ESLURM_INVALID_ARRAY)
+        return sum(1 << task for task in tasks), throttle
+
+    def _nodes(self, text: str) -> list[str]:
+        """The nodes a hostlist names. Raises SlurmError(ESLURM_INVALID_NODE_NAME)."""
+        try:
+            names = list(dict.fromkeys(hostlist.expand(text)))
+        except hostlist.HostlistError:
+            raise SlurmError(errors.ESLURM_INVALID_NODE_NAME) from None
+        if any(name not in self._world.nodes for name in names):
+            raise SlurmError(errors.ESLURM_INVALID_NODE_NAME)
+        return names
+
+    # --- with partitions (_job_create)
+    def _record(self, caller: Identity, invocation: Invocation, request: JobRequest, bitmap: int, throttle: int,
+                job_id: int, het_offset: int | None) -> JobRecord:
+        world, now = self._world, self._world.now()
+        conf = world.conf
+        if request.node_list:
+            self._nodes(request.node_list)
+        if request.max_nodes == 0:
+            raise SlurmError(errors.ESLURM_INVALID_NODE_COUNT)
+        partitions = self._partitions(request)
+        user_name = request.user_name or _user_name(request.uid)
+        association = self._directory.association(user_name, request.account, partitions[0].name)
+        if association is not None:
+            account = association.account
+        else:
+            account = request.account or ""
+        qos = self._directory.qos(request.qos, association, request.reservation)
+        self._check_partitions(caller, request, partitions, account, qos)
+        time_limit = self._time_limit(request, partitions[0], now)
+        if request.signal_reservation and conf.preempt_mode == "OFF":
+            raise SlurmError(errors.ESLURM_PREEMPTION_REQUIRED)
+        if request.licenses and request.licenses not in ("", "(null)"):
+            raise SlurmError(errors.ESLURM_INVALID_LICENSES)
+        request = replace(request, partitions=tuple(partition.name for partition in partitions),
+                          node_list=_unique_hosts(request.node_list), exclude=request.exclude)
+        job = JobRecord(
+            job_id, request, array_job_id=job_id if bitmap else 0, array_pending=bitmap or None,
+            array_max_running=throttle, user_name=user_name, group_name=request.group_name or _group_name(request.gid),
+            uid=request.uid, gid=request.gid, name=request.name or "", account=account,
+            assoc_id=association.id if association is not None else 0,
+            partition=",".join(request.partitions), qos=qos, wckey=request.wckey or "", nice=request.nice or 0,
+            submit_s=now, time_limit_min=time_limit, time_min_min=request.time_min_min, deadline_s=request.deadline_s,
+            last_sched_eval_s=now, alloc_node=invocation.host, alloc_sid=invocation.sid,
+            requeue=conf.job_requeue if request.requeue is None else request.requeue, comment=request.comment or "",
+            admin_comment=request.admin_comment or "", het_offset=het_offset or 0)
+        if bitmap:
+            tasks = [task for task in range(bitmap.bit_length()) if bitmap >> task & 1]
+            steps = {second - first for first, second in zip(tasks, tasks[1:])}
+            job.array_task_min, job.array_task_max, job.array_task_count = tasks[0], tasks[-1], len(tasks)
+            job.array_task_step = steps.pop() if len(steps) == 1 else 1
+        if job.deadline_s and job.time_limit_min is None and job.time_min_min is None:
+            job.time_min_min = 1
+        queueing.size_requested(world, job)
+        self._check_excluded(request)
+        partition_qos = partitions[0].qos
+        word = submit_limits.violated(job, world.limits, world.accounting, conf, partition_qos)
+        if word is not None:
+            raise SlurmError(errors.ESLURM_ACCOUNTING_POLICY, details=(word,))
+        self._dependency(job, request)
+        if request.reservation:
+            raise SlurmError(errors.ESLURM_RESERVATION_INVALID)
+        self._priority(job, request, now)
+        queueing.name_files(world, job)
+        return job
+
+    def _partitions(self, request: JobRequest) -> list[PartitionRecord]:
+        """The partitions asked for, or the default one; a drained one's alternate. Raises SlurmError."""
+        world = self._world
+        if request.partitions:
+            unknown = [name for name in request.partitions if name not in world.partitions]
+            if unknown:
+                raise SlurmError(errors.ESLURM_INVALID_PARTITION_NAME,
+                                 details=(f"invalid partition specified: {unknown[0]}",))
+            asked = [world.partitions[name] for name in dict.fromkeys(request.partitions)]
+        else:
+            asked = [partition for partition in world.partitions.values() if partition.default][:1]
+            if not asked:
+                raise SlurmError(errors.ESLURM_DEFAULT_PARTITION_NOT_SET)
+        usable: list[PartitionRecord] = []
+        failure = errors.ESLURM_PARTITION_NOT_AVAIL
+        for partition in asked:
+            try:
+                found = self._alternate(partition)
+            except SlurmError as error:
+                failure = error.code
+                continue
+            if found not in usable:
+                usable.append(found)
+        if not usable:
+            raise SlurmError(failure)
+        return usable
+
+    def _alternate(self, partition: PartitionRecord) -> PartitionRecord:
+        seen = {partition.name}
+        while partition.state in ("DRAIN", "INACTIVE"):
+            name = partition.alternate
+            if not name or name in seen:
+                raise SlurmError(errors.ESLURM_PARTITION_NOT_AVAIL)
+            if name not in self._world.partitions:
+                raise SlurmError(errors.ESLURM_INVALID_PARTITION_NAME)
+            seen.add(name)
+            partition = self._world.partitions[name]
+        return partition
+
+    def _check_partitions(self, caller: Identity, request: JobRequest, partitions: Sequence[PartitionRecord],
+                          account: str, qos: str) -> None:
+        """Access always refuses; limits refuse as EnforcePartLimits says."""
+        enforce = self._world.conf.enforce_part_limits
+        failures: list[int] = []
+        for partition in partitions:
+            code = self._partition_fault(caller, request, partition, account, qos)
+            if code in (errors.ESLURM_ACCESS_DENIED, errors.ESLURM_USER_ID_MISSING):
+                raise SlurmError(code)
+            if code:
+                if enforce == "ALL":
+                    raise SlurmError(code)
+                failures.append(code)
+        if enforce == "ANY" and len(failures) == len(partitions):
+            raise SlurmError(failures[-1])
+
+    def _partition_fault(self, caller: Identity, request: JobRequest, partition: PartitionRecord, account: str,
+                         qos: str) -> int:
+        """Slurm's error for the first test this job fails in this partition, 0 when it passes."""
+        world = self._world
+        if partition.req_resv and not request.reservation:
+            return errors.ESLURM_ACCESS_DENIED
+        if partition.root_only and not caller.is_admin:
+            return errors.ESLURM_ACCESS_DENIED
+        if partition.disable_root_jobs and request.uid == 0:
+            return errors.ESLURM_USER_ID_MISSING
+        record = world.accounting.qos.get(qos)
+        flags = record.flags if record is not None else ()
+        if partition.state in ("UP", "DOWN") and partition.state == "UP":
+            fault = self._size_fault(request, partition)
+            if fault:
+                return fault
+            if "PartitionMinNodes" not in flags and request.min_nodes is not None and (
+                    request.min_nodes < partition.min_nodes):
+                return errors.ESLURM_INVALID_NODE_COUNT
+            if "PartitionMaxNodes" not in flags and request.max_nodes is not None and (
+                    partition.max_nodes is not None and request.max_nodes > partition.max_nodes):
+                return errors.ESLURM_INVALID_NODE_COUNT
+            if "PartitionTimeLimit" not in flags and request.time_limit_min is not None and (
+                    partition.max_time_min is not None and request.time_limit_min > partition.max_time_min):
+                return errors.ESLURM_INVALID_TIME_LIMIT
+        if world.conf.enforce_part_limits != "NO":
+            if not in_allowed_group(partition, request.uid, request.user_name):
+                return errors.ESLURM_JOB_MISSING_REQUIRED_PARTITION_GROUP
+            refused = refused_by_partition(partition, account, qos, world.accounting)
+            if refused is not None:
+                return refused[0]
+        return 0
+
+    def _size_fault(self, request: JobRequest, partition: PartitionRecord) -> int:
+        world = self._world
+        nodes = [world.nodes[name] for name in partition.nodes if name in world.nodes]
+        cpus = 1
+        if not request.overcommit:
+            cpus = (request.num_tasks or request.min_nodes or 1) * (request.cpus_per_task or 1)
+        if cpus > sum(node.cpus for node in nodes):
+            return errors.ESLURM_TOO_MANY_REQUESTED_CPUS
+        if partition.max_cpus_per_node is not None and cpus > partition.max_cpus_per_node * len(nodes):
+            return errors.ESLURM_TOO_MANY_REQUESTED_CPUS
+        if request.min_nodes is not None and request.min_nodes > len(nodes):
+            return errors.ESLURM_INVALID_NODE_COUNT
+        if request.node_list:
+            wanted = self._nodes(request.node_list)
+            if len(wanted) <= (request.min_nodes or 1) and not set(wanted) <= set(partition.nodes):
+                return errors.ESLURM_REQUESTED_NODES_NOT_IN_PARTITION
+        return 0
+
+    def _time_limit(self, request: JobRequest, partition: PartitionRecord, now: float) -> int | None:
+        """The job's time limit in minutes (None: the partition's). Raises SlurmError for contradictions."""
+        limit = request.time_limit_min
+        if limit is None:
+            if partition.default_time_min == 0:
+                raise SlurmError(errors.ESLURM_INVALID_TIME_LIMIT)
+            limit = partition.default_time_min
+        enforce = self._world.conf.enforce_part_limits != "NO"
+        most = partition.max_time_min
+        time_min = request.time_min_min
+        if time_min is not None:
+            if most is not None and time_min > most:
+                raise SlurmError(errors.ESLURM_INVALID_TIME_MIN_LIMIT)
+            if limit is not None and time_min > limit:
+                raise SlurmError(errors.ESLURM_INVALID_TIME_MIN_LIMIT)
+        elif limit is not None and most is not None and limit > most and enforce and len(request.partitions) < 2:
+            raise SlurmError(errors.ESLURM_INVALID_TIME_LIMIT)
+        if request.deadline_s:
+            earliest = max(float(request.begin_s or 0), now)
+            if request.deadline_s < earliest:
+                raise SlurmError(errors.ESLURM_INVALID_TIME_LIMIT)
+            if time_min and request.deadline_s < earliest + time_min * 60:
+                raise SlurmError(errors.ESLURM_INVALID_TIME_MIN_LIMIT)
+            if not time_min and limit not in (None, UNLIMITED_MIN) and request.deadline_s < earliest + (limit or 0) * 60:
+                raise SlurmError(errors.ESLURM_INVALID_TIME_LIMIT)
+        return limit
+
+    def _check_excluded(self, request: JobRequest) -> None:
+        if not request.exclude:
+            return
+        excluded = self._nodes(request.exclude)
+        if request.node_list:
+            wanted = self._nodes(request.node_list)
+            if len(wanted) <= (request.min_nodes or 1) and set(wanted) & set(excluded):
+                raise SlurmError(errors.ESLURM_INVALID_NODE_NAME)
+
+    def _dependency(self, job: JobRecord, request: JobRequest) -> None:
+        if not request.dependency:
+            return
+        world = self._world
+        job.dependency = str(checked_dependencies(world, job, request.dependency))
+
+    def _priority(self, job: JobRecord, request: JobRequest, now: float) -> None:
+        """Hold, begin time, dependency and priority of a new job."""
+        begin = float(request.begin_s or 0)
+        job.eligible_s = begin if begin > now else None
+        if request.hold or request.priority == 0:
+            job.priority, job.reason = 0, "JobHeldUser"
+            return
+        if request.priority is not None:
+            job.priority, job.priority_fixed = request.priority, True
+        else:
+            job.priority = 1
+        if job.dependency:
+            job.reason = "Dependency"
+        elif job.eligible_s is not None:
+            job.reason = "BeginTime"
+
+    def account_of(self, user_name: str, account: str | None, partition: str) -> tuple[str, int]:
+        """(account, association id) for a changed job. Raises SlurmError."""
+        record = self._directory.association(user_name, account, partition)
+        return (record.account, record.id) if record is not None else (account or "", 0)
+
+    def qos_of(self, job: JobRecord, wanted: str | None) -> str:
+        """The QOS of a changed job. Raises SlurmError."""
+        record = self._world.accounting.associations.get(job.assoc_id)
+        return self._directory.qos(wanted, record, job.request.reservation)
+
+
+def checked_dependencies(world: World, job: JobRecord, text: str) -> dependencies.Dependencies:
+    """What ``--dependency`` means for this job. Raises SlurmError."""
+    try:
+        given = dependencies.parse(text, world.conf.max_array_size)
+        given = dependencies.resolve(given, job.array_job_id or job.job_id, world.find, world.jobs.array)
+    except dependencies.BadDependency:
+        raise SlurmError(errors.ESLURM_DEPENDENCY) from None
+    if dependencies.is_circular(given.tests, job.array_job_id or job.job_id, world.find):
+        raise SlurmError(errors.ESLURM_CIRCULAR_DEPENDENCY)
+    return given
+
+
+def in_allowed_group(partition: PartitionRecord, uid: int, user_name: str) -> bool:
+    """AllowGroups; root always passes."""
+    if partition.allow_groups is None or uid == 0:
+        return True
+    try:
+        entry = pwd.getpwuid(uid)
+        groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+    except KeyError:
+        return False
+    names = set()
+    for gid in groups:
+        try:
+            names.add(grp.getgrgid(gid).gr_name)
+        except KeyError:
+            continue
+    return bool(names & set(partition.allow_groups))
+
+
+def _unique_hosts(text: str | None) -> str | None:
+    return hostlist.compress(hostlist.expand(text), unique=True) if text else text
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+__all__ = ["Submission", "checked_dependencies", "in_allowed_group"]

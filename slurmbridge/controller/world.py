@@ -1,0 +1,81 @@
+"""What all parts of the controller share: records, columns, journal, clock, engine. One object, one event loop.
+
+No behaviour lives here but the few look-ups that several parts need; each part takes the ``World`` it works on.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from slurmbridge.cluster.port import Engine, RunId
+from slurmbridge.controller.jobs import JobStore
+from slurmbridge.controller.journal import Journal
+from slurmbridge.controller.transitions import Phase, phase_of
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.queue import QueueColumns
+from slurmbridge.scheduling.snapshot import SchedulerSettings
+from slurmbridge.slurm.settings import SlurmConf
+from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord
+
+if TYPE_CHECKING:
+    from slurmbridge.controller.limit_book import LimitBooks
+    from slurmbridge.controller.priorities import Priorities
+
+
+@dataclass(slots=True)
+class World:
+    """The controller's whole state. Times of ``clock`` are epoch seconds."""
+
+    conf: SlurmConf
+    clock: Callable[[], float]
+    engine: Engine
+    ledger: Any
+    journal: Journal
+    jobs: JobStore
+    nodes: dict[str, NodeRecord]
+    partitions: dict[str, PartitionRecord]
+    accounting: AssociationData
+    columns: ClusterColumns
+    queue: QueueColumns
+    settings: SchedulerSettings
+    controller_url: str = ""
+    boot_s: float = 0.0
+    priorities: Priorities = None             # type: ignore[assignment]
+    limits: LimitBooks = None                 # type: ignore[assignment]
+    wake: Callable[[], None] = lambda: None   # a pass should look at the queue soon
+    split: Callable[[JobRecord, int], JobRecord] = None       # type: ignore[assignment]   # queueing.split
+    judge: Callable[[JobRecord], None] = lambda job: None                 # tests the job's dependencies
+    limit_changed: Callable[[JobRecord], None] = lambda job: None         # a running job ends at another time
+    refresh_priorities: Callable[[], None] = lambda: None
+    node_changed: Callable[[NodeRecord], None] = lambda node: None        # events of sacctmgr, ledger
+    _watchers: dict[int, list[asyncio.Future[None]]] = field(default_factory=dict)
+
+    def now(self) -> float:
+        return self.clock()
+
+    def find(self, job_id: int) -> JobRecord | None:
+        return self.jobs.get(job_id)
+
+    def new_db_index(self) -> int:
+        return int(self.ledger.next_db_index(self.now()))
+
+    def run_of(self, job: JobRecord) -> RunId:
+        """The engine's name of the job's current run; while a requeued job's old processes end, of the old run."""
+        return RunId(job.job_id, job.restarts - 1 if phase_of(job) is Phase.REQUEUING else job.restarts)
+
+    # --- waiting for a job's next change
+    def watch(self, job_id: int) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watchers.setdefault(job_id, []).append(future)
+        return future
+
+    def tell(self, job: JobRecord) -> None:
+        """The job changed: whoever watches it, its array or its heterogeneous job looks again."""
+        if not self._watchers:
+            return
+        for job_id in {job.job_id, job.array_job_id, job.het_job_id}:
+            for future in self._watchers.pop(job_id, ()):
+                if not future.done():
+                    future.set_result(None)
