@@ -2,20 +2,24 @@
 
 The controller owns one ``ClusterColumns`` and one ``QueueColumns`` for its lifetime and changes them as jobs start, end
 and nodes come and go; a snapshot only refers to them. A pass works on ``copy_use()`` and leaves them untouched.
-Memory in MB, times in epoch seconds. Node order is configuration order (it decides ties, as in Slurm).
+Memory in MB, times in epoch seconds. Nodes are sorted by name as in Slurm's node table: the order decides ties.
 """
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cmp_to_key
 
 import numpy as np
 from numpy.typing import NDArray
+
+from slurmbridge.slurm.hostlist import natural_compare
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 NO_USER = -1
+_by_name = cmp_to_key(natural_compare)
 FOREVER_S = 1 << 40
 """End of a run without a time limit."""
 
@@ -109,35 +113,46 @@ class GresKind:
 class Use:
     """What is taken, over nodes. ``core_busy``: (nodes, widest node's cores), padding is busy; ``gres_busy``: per kind
     (nodes, most devices on a node), padding is busy; ``jobs``: running jobs per node; ``whole``: nodes given to one
-    job; ``owner``: uid of the --exclusive=user owner or NO_USER."""
+    job; ``owner``: uid whose --exclusive=user jobs (``owner_jobs`` many) hold the node, or NO_USER; ``limited``: cores
+    taken per socket by jobs of partitions that have MaxCPUsPerNode or MaxCPUsPerSocket."""
 
     core_busy: BoolArray
-    free_cores: IntArray
+    socket_free: IntArray                     # (nodes, most sockets): free cores
     mem_alloc_mb: IntArray
     gres_busy: list[BoolArray]
     jobs: IntArray
     whole: BoolArray
     owner: IntArray
+    owner_jobs: IntArray
+    exclusive_partition: BoolArray            # a job of an OverSubscribe=EXCLUSIVE partition runs there
+    limited: dict[str, IntArray]
 
     def copy(self) -> Use:
-        return Use(self.core_busy.copy(), self.free_cores.copy(), self.mem_alloc_mb.copy(),
-                   [g.copy() for g in self.gres_busy], self.jobs.copy(), self.whole.copy(), self.owner.copy())
+        return Use(self.core_busy.copy(), self.socket_free.copy(), self.mem_alloc_mb.copy(),
+                   [g.copy() for g in self.gres_busy], self.jobs.copy(), self.whole.copy(), self.owner.copy(),
+                   self.owner_jobs.copy(), self.exclusive_partition.copy(),
+                   {name: used.copy() for name, used in self.limited.items()})
 
 
 class ClusterColumns:
     """Nodes, partitions and running jobs as arrays; see the module docstring."""
 
     def __init__(self, nodes: Sequence[NodeSpec], partitions: Sequence[Partition] = ()) -> None:
+        nodes = sorted(nodes, key=lambda node: _by_name(node.name))
         count = len(nodes)
-        self.specs: list[NodeSpec] = list(nodes)
+        self.specs: list[NodeSpec] = nodes
         self.names: list[str] = [n.name for n in nodes]
         self.index: dict[str, int] = {n.name: i for i, n in enumerate(nodes)}
-        column = lambda field: np.array([getattr(n, field) for n in nodes], dtype=np.int64)  # noqa: E731
+
+        def column(field: str) -> IntArray:
+            return np.array([getattr(n, field) for n in nodes], dtype=np.int64)
+
         self.sockets: IntArray = column("sockets")
         self.cores_per_socket: IntArray = column("cores_per_socket")
         self.threads: IntArray = column("threads_per_core")
         self.cpus: IntArray = column("cpus")
-        self.mem_mb: IntArray = column("real_memory_mb") - column("mem_spec_limit_mb")
+        self.mem_spec_mb: IntArray = column("mem_spec_limit_mb")
+        self.mem_mb: IntArray = column("real_memory_mb") - self.mem_spec_mb            # what jobs can get
         self.tmp_disk_mb: IntArray = column("tmp_disk_mb")
         self.weight: IntArray = column("weight")
         self.cores: IntArray = self.sockets * self.cores_per_socket
@@ -157,11 +172,14 @@ class ClusterColumns:
         width = int(self.cores.max(initial=1))
         core_busy = np.arange(width)[None, :] >= self.cores[:, None]
         gres_busy = [np.arange(int(total.max(initial=1)))[None, :] >= total[:, None] for total in self.gres_total]
-        self.use = Use(core_busy, self.cores.copy(), np.zeros(count, dtype=np.int64), gres_busy,
+        sockets = np.arange(int(self.sockets.max(initial=1)))[None, :] < self.sockets[:, None]
+        self.use = Use(core_busy, sockets * self.cores_per_socket[:, None], np.zeros(count, dtype=np.int64), gres_busy,
                        np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_),
-                       np.full(count, NO_USER, dtype=np.int64))
+                       np.full(count, NO_USER, dtype=np.int64), np.zeros(count, dtype=np.int64),
+                       np.zeros(count, dtype=np.bool_), {})
         for i, node in enumerate(nodes):
             self._take_specialized_cores(i, node.core_spec_count)
+        self.socket_cores: IntArray = self.use.socket_free.copy()      # without specialized ones
         for partition in partitions:
             self.set_partition(partition)
 
@@ -188,7 +206,7 @@ class ClusterColumns:
     def _take_specialized_cores(self, i: int, count: int) -> None:
         for core in range(int(self.cores[i]) - 1, int(self.cores[i]) - 1 - count, -1):
             self.use.core_busy[i, core] = True
-            self.use.free_cores[i] -= 1
+            self.use.socket_free[i, core // self.cores_per_socket[i]] -= 1
 
     def set_partition(self, partition: Partition) -> None:
         """Adds or replaces a partition."""
@@ -196,6 +214,12 @@ class ClusterColumns:
         members[[self.index[n] for n in partition.nodes if n in self.index]] = True
         self.partitions[partition.name] = partition
         self.partition_nodes[partition.name] = members
+        self.use.limited.pop(partition.name, None)
+        if partition.max_cpus_per_node or partition.max_cpus_per_socket:
+            used = self.use.limited[partition.name] = np.zeros_like(self.use.socket_free)
+            for job in self.running.values():
+                if job.partition == partition.name and not job.suspended:
+                    _count_cores(self, used, job, 1)
 
     def set_node_state(self, name: str, *, available: bool, up: bool | None = None,
                        completing: bool | None = None) -> None:
@@ -227,7 +251,7 @@ class ClusterColumns:
         """Everything of the job is free again. Raises KeyError when it does not run."""
         job = self.running.pop(job_id)
         if not job.suspended:
-            release(self, self.use, job, self.running.values())
+            release(self, self.use, job)
         return job
 
     def release_node(self, job_id: int, name: str) -> None:
@@ -239,33 +263,44 @@ class ClusterColumns:
 
 def charge(columns: ClusterColumns, use: Use, job: RunningJob) -> None:
     """Takes the job's shares out of ``use``."""
-    for share in job.shares:
-        i = columns.index[share.node]
-        use.core_busy[i, list(share.cores)] = True
-        use.free_cores[i] -= len(share.cores)
-        use.mem_alloc_mb[i] += share.mem_mb
-        use.jobs[i] += 1
-        if job.whole_node == "exclusive":
-            use.whole[i] = True
-        elif job.whole_node == "user":
-            use.owner[i] = job.uid
-        for name, kind_type, indices in share.gres:
-            k = columns.gres_kinds.index(GresKind(name, kind_type))
-            use.gres_busy[k][i, [x - int(columns.gres_base[k][i]) for x in indices]] = True
+    _move(columns, use, job, 1)
 
 
-def release(columns: ClusterColumns, use: Use, job: RunningJob, others: Iterable[RunningJob] = ()) -> None:
+def release(columns: ClusterColumns, use: Use, job: RunningJob) -> None:
     """Gives the job's shares back to ``use``."""
+    _move(columns, use, job, -1)
+
+
+def _move(columns: ClusterColumns, use: Use, job: RunningJob, sign: int) -> None:
+    taken = sign > 0
+    partition = columns.partitions.get(job.partition)
+    alone = partition is not None and partition.over_subscribe == "EXCLUSIVE"
     for share in job.shares:
         i = columns.index[share.node]
-        use.core_busy[i, list(share.cores)] = False
-        use.free_cores[i] += len(share.cores)
-        use.mem_alloc_mb[i] -= share.mem_mb
-        use.jobs[i] -= 1
-        if job.whole_node == "exclusive":
-            use.whole[i] = False
-        if use.jobs[i] == 0:
-            use.owner[i] = NO_USER
+        use.core_busy[i, list(share.cores)] = taken
+        use.mem_alloc_mb[i] += sign * share.mem_mb
+        use.jobs[i] += sign
+        if alone:
+            use.exclusive_partition[i] = taken
+        if alone or job.whole_node == "exclusive":
+            use.whole[i] = taken
+        elif job.whole_node == "user":
+            use.owner_jobs[i] += sign
+            use.owner[i] = job.uid if use.owner_jobs[i] else NO_USER
         for name, kind_type, indices in share.gres:
             k = columns.gres_kinds.index(GresKind(name, kind_type))
-            use.gres_busy[k][i, [x - int(columns.gres_base[k][i]) for x in indices]] = False
+            base = int(columns.gres_base[k][i])
+            use.gres_busy[k][i, [x - base for x in indices]] = taken
+    _count_cores(columns, use.socket_free, job, -sign)
+    limited = use.limited.get(job.partition)
+    if limited is not None:
+        _count_cores(columns, limited, job, sign)
+
+
+def _count_cores(columns: ClusterColumns, per_socket: IntArray, job: RunningJob, sign: int) -> None:
+    """Adds the job's cores to (or takes them from) counts per node and socket."""
+    for share in job.shares:
+        i = columns.index[share.node]
+        width = int(columns.cores_per_socket[i])
+        for core in share.cores:
+            per_socket[i, core // width] += sign

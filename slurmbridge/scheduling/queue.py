@@ -30,11 +30,13 @@ class QueueRow:
     tasks: int = 1                            # pending tasks of an array record
     tier: int = 1                             # the partition's PriorityTier
     deadline_s: int = 0                       # --deadline; 0: none
+    preempt_rank: int = 0                     # preempt/qos: jobs whose QOS can preempt others come first
+    reason: int = 0                           # index into snapshot.REASONS of what the job shows now
     eligible: bool = True                     # not held, begin time reached, dependencies met, association known
 
 
 _COLUMNS = ("job_id", "partition", "priority", "submit_s", "shape", "time_limit_s", "time_min_s", "uid", "subject",
-            "tasks", "tier", "deadline_s")
+            "tasks", "tier", "deadline_s", "preempt_rank", "reason")
 
 
 class QueueColumns:
@@ -52,6 +54,8 @@ class QueueColumns:
     tasks: IntArray
     tier: IntArray
     deadline_s: IntArray
+    preempt_rank: IntArray
+    reason: IntArray
 
     def __init__(self, capacity: int = 64) -> None:
         self.shapes: list[Shape] = []
@@ -116,6 +120,10 @@ class QueueColumns:
     def set_tasks(self, job_id: int, tasks: int) -> None:
         for at in self.rows(job_id):
             self.tasks[at] = tasks
+
+    def apply_reasons(self, rows: IntArray, codes: IntArray) -> None:
+        """Keeps what a plan says about waiting jobs (``Plan.reason_rows``, ``reason_codes``): the next pass builds on it."""
+        self.reason[rows] = codes
 
     def _write(self, at: int, row: QueueRow) -> None:
         for name in _COLUMNS:

@@ -41,7 +41,8 @@ class Shape:
     ntasks_per_socket: int = 0
     ntasks_per_core: int = 0
     ntasks_per_board: int = 0
-    min_cpus_per_node: int = 0                # --mincpus
+    min_cpus_per_node: int = 1                # --mincpus, or what the tasks of one node take
+    auto_min_cpus: bool = False               # raised because of MaxMemPerCPU
     sockets_per_node: int = 0
     cores_per_socket: int = 0
     threads_per_core: int = 0
@@ -49,6 +50,7 @@ class Shape:
     thread_spec: int = 0
     mem_per_node_mb: int | None = None        # 0: the node's whole memory
     mem_per_cpu_mb: int | None = None         # exactly one of the two is set (or none: memory is not asked)
+    memory_given: bool = False                # --mem or --mem-per-cpu
     tmp_disk_mb: int = 0
     gres: tuple[GresRequest, ...] = ()
     gres_flags: frozenset[str] = frozenset()

@@ -97,6 +97,7 @@ class Snapshot:
     reservations: tuple[Reservation, ...] = ()
     licenses_used: dict[str, int] = field(default_factory=dict)
     limits: LimitBook | None = None
+    full_queue: bool = True                   # main pass: test every row, not only default_queue_depth of them
     planned: BoolArray | None = None          # nodes that the last backfill pass planned for a later job
 
 
@@ -134,6 +135,8 @@ class Plan:
     reason_codes: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))    # indices into REASONS
     limit_reasons: dict[int, str] = field(default_factory=dict)      # row -> limit word (AssocGrpCpuLimit, …)
     descriptions: dict[int, str] = field(default_factory=dict)       # row -> text that replaces the word in squeue
+    node_counts: dict[int, int] = field(default_factory=dict)        # job id -> nodes it would get (NumNodes)
+    held: dict[int, str] = field(default_factory=dict)               # job id -> reason: can never run; priority 0 now
     expected: dict[int, Expected] = field(default_factory=dict)      # job id -> earliest expectation
     planned_nodes: BoolArray | None = None    # set by a backfill pass: nodes in state PLANNED
     tested: int = 0                           # rows tried, for sdiag

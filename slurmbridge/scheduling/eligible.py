@@ -1,0 +1,80 @@
+"""Which rows a pass looks at: pending, eligible, and within their partition's limits; the others get their reason."""
+from __future__ import annotations
+
+import numpy as np
+
+from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, IntArray, Partition
+from slurmbridge.scheduling.shape import Shape
+from slurmbridge.scheduling.snapshot import REASON_INDEX, SchedulerSettings
+from slurmbridge.scheduling.state import NONE, PassState
+
+NODE_LIMIT, TIME_LIMIT, CONFIG, DOWN, INACTIVE, MEMORY = (REASON_INDEX[w] for w in (
+    "PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "PartitionDown", "PartitionInactive",
+    "MaxMemPerLimit"))
+PARTITION_REASONS = np.array([NODE_LIMIT, TIME_LIMIT, CONFIG, DOWN, INACTIVE])
+
+
+def partition_reasons(state: PassState, *, min_time: bool) -> IntArray:
+    """Rows to test. ``min_time``: --time-min counts instead of the time limit (backfill)."""
+    queue, columns = state.snapshot.queue, state.snapshot.cluster
+    rows = np.flatnonzero(queue.live & queue.eligible)
+    if not len(rows):
+        return rows
+    pairs = queue.partition[rows] * len(queue.shapes) + queue.shape[rows]
+    unique, inverse = np.unique(pairs, return_inverse=True)
+    verdicts = np.array([_shape_reason(state, columns, int(pair) // len(queue.shapes), int(pair) % len(queue.shapes))
+                         for pair in unique], dtype=np.int64)[inverse]
+    time_s = queue.time_limit_s[rows]
+    if min_time:
+        time_s = np.where(queue.time_min_s[rows] > 0, queue.time_min_s[rows], time_s)
+    most_s = np.array([columns.partitions[name].max_time_s or FOREVER_S if name in columns.partitions else 0
+                       for name in queue.partitions], dtype=np.int64)
+    over = (time_s > most_s[queue.partition[rows]]) & (time_s < FOREVER_S)
+    over |= (time_s >= FOREVER_S) & (most_s[queue.partition[rows]] < FOREVER_S)
+    verdicts = np.where((verdicts == NONE) & over, TIME_LIMIT, verdicts)
+    shown = state.reasons[rows]
+    changes = (verdicts != shown) & ((verdicts != NONE) | np.isin(shown, PARTITION_REASONS))
+    state.reasons[rows[changes]] = verdicts[changes]
+    state.touched[rows[changes]] = True
+    return rows[verdicts == NONE]
+
+
+def _shape_reason(state: PassState, columns: ClusterColumns, partition: int, shape: int) -> int:
+    name = state.snapshot.queue.partitions[partition]
+    found = columns.partitions.get(name)
+    if found is None:
+        return CONFIG
+    return partition_reason(columns, found, state.snapshot.queue.shapes[shape], state.snapshot.settings)
+
+
+def partition_reason(columns: ClusterColumns, partition: Partition, shape: Shape, settings: SchedulerSettings) -> int:
+    """NONE, or why the partition as configured does not take jobs of this shape (whatever their time)."""
+    members = columns.partition_nodes[partition.name]
+    total_nodes = int(members.sum())
+    if partition.state in ("UP", "DRAIN"):
+        if shape.min_cpus > int(columns.cpus[members].sum()):
+            return CONFIG
+        if partition.max_cpus_per_node and shape.min_cpus > partition.max_cpus_per_node * total_nodes:
+            return CONFIG
+        if shape.min_nodes > total_nodes or shape.min_nodes < partition.min_nodes:
+            return NODE_LIMIT
+        if partition.max_nodes and shape.max_nodes > partition.max_nodes:
+            return NODE_LIMIT
+    if partition.state == "DOWN":
+        return DOWN
+    if partition.state == "INACTIVE":
+        return INACTIVE
+    return MEMORY if over_memory(partition, shape) else NONE
+
+
+def over_memory(partition: Partition, shape: Shape) -> bool:
+    """--mem beyond MaxMemPerNode. (MaxMemPerCPU raises the CPU count instead, when the job is submitted.)"""
+    if partition.max_mem_per_node_mb is None:
+        return False
+    if shape.mem_per_cpu_mb:
+        tasks = max(shape.ntasks_per_node, 1)
+        if shape.num_tasks and shape.max_nodes:
+            tasks = max(tasks, -(-shape.num_tasks // shape.max_nodes))
+        cpus = max(tasks * shape.cpus_per_task, shape.min_cpus_per_node)
+        return shape.mem_per_cpu_mb * cpus > partition.max_mem_per_node_mb
+    return (shape.mem_per_node_mb or 0) > partition.max_mem_per_node_mb

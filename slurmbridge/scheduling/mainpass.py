@@ -1,0 +1,276 @@
+"""The main pass: jobs start strictly by order; one that must wait keeps the nodes of its partition for itself.
+
+The semantics of slurmctld's main scheduling loop. A job that waits for busy nodes closes its partition for the rest of
+the pass (a job with a node list only its nodes), so that nothing of lower priority takes what it waits for.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from slurmbridge.scheduling import pick, reservations
+from slurmbridge.scheduling.columns import FOREVER_S, IntArray
+from slurmbridge.scheduling.demand import Demand
+from slurmbridge.scheduling.eligible import partition_reasons
+from slurmbridge.scheduling.pick import Outcome
+from slurmbridge.scheduling.reservations import ReservationView
+from slurmbridge.scheduling.shape import Shape
+from slurmbridge.scheduling.snapshot import MAIN, REASON_INDEX, REASONS, Plan, Snapshot, Start
+from slurmbridge.scheduling.state import NONE, NOT_AVAIL, PRIORITY, RESOURCES, PassState, begin
+from slurmbridge.slurm.hostlist import compress
+
+WAITS_FOR_NODES = ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions")
+RESERVED_FOR_OTHER = "ReqNodeNotAvail, May be reserved for other job"
+MAINTENANCE = "ReqNodeNotAvail, Reserved for maintenance"
+BAD, PART_LIMIT, RESERVATION, LICENSES, DEADLINE = (REASON_INDEX[w] for w in (
+    "BadConstraints", "PartitionNodeLimit", "Reservation", "Licenses", "DeadLine"))
+
+
+def order(snapshot: Snapshot, rows: IntArray) -> IntArray:
+    """Rows as the pass takes them: preemptors, reservations, partition tier, priority, submission, job id."""
+    queue = snapshot.queue
+    reserved = np.array([shape.reservation is None for shape in queue.shapes], dtype=np.bool_)
+    in_order = np.arange(len(rows))
+    return rows[np.lexsort((in_order, queue.job_id[rows], queue.submit_s[rows], -queue.priority[rows], -queue.tier[rows],
+                            reserved[queue.shape[rows]], -queue.preempt_rank[rows]))]
+
+
+def main_pass(snapshot: Snapshot) -> Plan:
+    """Starts what can start by strict order and says why the rest waits."""
+    state = begin(snapshot)
+    plan = Plan(MAIN)
+    run(state, plan)
+    finish(state, plan)
+    return plan
+
+
+def run(state: PassState, plan: Plan) -> None:
+    rows = order(state.snapshot, partition_reasons(state, min_time=False))
+    _Loop(state, plan).run(rows)
+
+
+def finish(state: PassState, plan: Plan) -> None:
+    """Writes what the pass found into the plan."""
+    rows = np.flatnonzero(state.touched)
+    plan.reason_rows, plan.reason_codes = rows, state.reasons[rows]
+    plan.descriptions, plan.limit_reasons = state.descriptions, state.limit_reasons
+    queue = state.snapshot.queue
+    plan.node_counts.update({int(queue.job_id[row]): count for row, count in state.node_counts.items()})
+
+
+class _Loop:
+    def __init__(self, state: PassState, plan: Plan) -> None:
+        self.state = state
+        self.plan = plan
+        self.queue = state.snapshot.queue
+        self.settings = state.snapshot.settings
+        self.blocked: set[int] = set()        # partition numbers of the queue
+        self.blocked_reservations: set[str] = set()
+        self.tested_per_partition: dict[int, int] = {}
+        self.refused: set[tuple[int, int]] = set()                  # (shape, partition) that found its nodes not available
+
+    def run(self, rows: IntArray) -> None:
+        queue = self.queue
+        partitions, shapes, jobs = queue.partition, queue.shape, queue.job_id
+        reserved = [shape.reservation is not None for shape in queue.shapes]
+        at = 0
+        while at < len(rows):
+            row = int(rows[at])
+            at += 1
+            if int(jobs[row]) in self.state.ended:
+                continue
+            partition = int(partitions[row])
+            if partition in self.blocked and not reserved[shapes[row]]:
+                rows = self._skip_partition(rows[at - 1:], partition, np.array(reserved, dtype=np.bool_))
+                at = 0
+                continue
+            if self._too_deep(partition, row):
+                continue
+            if not self.state.snapshot.full_queue and self.plan.tested > self.settings.default_queue_depth:
+                break
+            self.plan.tested += 1
+            self._consider(row, partition)
+
+    def _skip_partition(self, rows: IntArray, partition: int, reserved: np.ndarray) -> IntArray:  # type: ignore[type-arg]
+        """Of a blocked partition's rows: what showed nothing or Resources shows Priority, other reasons stay."""
+        queue, state = self.queue, self.state
+        mine = (queue.partition[rows] == partition) & ~reserved[queue.shape[rows]]
+        skipped = rows[mine]
+        shown = state.reasons[skipped]
+        for row in skipped[(shown == RESOURCES) | (shown == NONE)].tolist() if state.limit_reasons else ():
+            if row not in state.limit_reasons:
+                state.set_reason(row, PRIORITY)
+        if not state.limit_reasons:
+            change = skipped[(shown == RESOURCES) | (shown == NONE)]
+            state.reasons[change] = PRIORITY
+            state.touched[change] = True
+            for row in change.tolist() if state.descriptions else ():
+                state.descriptions.pop(row, None)
+        return rows[~mine]
+
+    def _too_deep(self, partition: int, row: int) -> bool:
+        depth = self.settings.partition_job_depth
+        if not depth:
+            return False
+        self.tested_per_partition[partition] = self.tested_per_partition.get(partition, 0) + 1
+        if self.tested_per_partition[partition] <= depth:
+            return False
+        if self.state.reasons[row] == NONE:
+            self.state.set_reason(row, PRIORITY)
+        return True
+
+    def _consider(self, row: int, partition_number: int) -> None:
+        state, queue = self.state, self.queue
+        columns = state.snapshot.cluster
+        shape = queue.shapes[queue.shape[row]]
+        if shape.reservation is not None and shape.reservation in self.blocked_reservations:
+            state.set_reason(row, PRIORITY)
+            return
+        limit_s = self._time_limit_s(row)
+        if limit_s is None:
+            return
+        demand = state.demands.of(shape)
+        if state.limits is not None and not self._limits_allow(row):
+            return
+        if state.reasons[row] == NOT_AVAIL and demand.required is not None and (
+                demand.required & ~state.available).any():
+            return
+        name = queue.partitions[partition_number]
+        members = columns.partition_nodes[name]
+        if shape.min_nodes > int((state.available & members).sum()):
+            state.set_reason(row, RESOURCES, WAITS_FOR_NODES)
+            self._block(row, partition_number)
+            return
+        while True:
+            outcome, view = self._try(row, shape, name, limit_s)
+            if outcome.code != pick.SUCCESS or not self._begin(row, outcome, name, limit_s):
+                break
+            if int(queue.tasks[row]) <= self._started_tasks(row):
+                return
+        if outcome.code != pick.SUCCESS:
+            self._waits(row, partition_number, outcome, view)
+
+    def _try(self, row: int, shape: Shape, name: str, limit_s: int) -> tuple[Outcome, ReservationView]:
+        state = self.state
+        columns = state.snapshot.cluster
+        demand = state.demands.of(shape)
+        view = reservations.view(columns, state.snapshot.reservations, shape.reservation, state.snapshot.now_s, limit_s)
+        limit_nodes = state.limits.max_nodes(int(self.queue.subject[row])) if state.limits is not None else pick.MANY
+        key = (int(self.queue.shape[row]), int(self.queue.partition[row]))
+        if key in self.refused:
+            return Outcome(pick.NOT_AVAIL), view
+        uid = int(self.queue.uid[row])
+        outcome = Outcome(pick.BUSY)
+        for features in ((demand.prefer, demand.features) if demand.prefer else (demand.features,)):
+            outcome = pick.try_now(state, demand, columns.partitions[name], uid, features=features, view=view,
+                                   limit_nodes=limit_nodes)
+            if outcome.code == pick.SUCCESS:
+                break
+        if outcome.code == pick.NOT_AVAIL and demand.required is None and state.limits is None:
+            self.refused.add(key)
+        if outcome.possible:
+            state.node_counts[row] = outcome.possible
+        return outcome, view
+
+    def _begin(self, row: int, outcome: Outcome, name: str, limit_s: int) -> bool:
+        """False: limits hold the job back after all."""
+        state = self.state
+        assert outcome.selected is not None
+        job_id = int(self.queue.job_id[row])
+        if state.limits is not None:
+            word = state.limits.after_selection(int(self.queue.subject[row]), outcome.selected.shares, limit_s, name)
+            if word:
+                state.set_limit_reason(row, word)
+                return False
+        start = Start(job_id, name, outcome.selected.shares, self.plan.decided_by, limit_s)
+        self.plan.starts.append(start)
+        state.start(row, start)
+        if int(self.queue.tasks[row]) <= self._started_tasks(row):
+            state.ended.add(job_id)
+        return True
+
+    def _started_tasks(self, row: int) -> int:
+        job_id = int(self.queue.job_id[row])
+        return sum(1 for start in reversed(self.plan.starts) if start.job_id == job_id)
+
+    def _limits_allow(self, row: int) -> bool:
+        state = self.state
+        assert state.limits is not None
+        word = state.limits.before_selection(int(self.queue.subject[row]))
+        if word:
+            state.set_limit_reason(row, word)
+        return not word
+
+    def _time_limit_s(self, row: int) -> int | None:
+        """Time limit, shortened to a deadline; None: the deadline has passed."""
+        queue = self.queue
+        limit_s = int(queue.time_limit_s[row])
+        deadline_s = int(queue.deadline_s[row])
+        if not deadline_s:
+            return limit_s
+        left_s = (deadline_s - self.state.snapshot.now_s) // 60 * 60
+        if left_s < (int(queue.time_min_s[row]) or min(limit_s, FOREVER_S)) and (queue.time_min_s[row] or limit_s < FOREVER_S):
+            self.state.set_reason(row, DEADLINE)
+            return None
+        return min(limit_s, left_s)
+
+    def _waits(self, row: int, partition: int, outcome: Outcome, view: ReservationView) -> None:
+        """Says why and keeps nodes for the job."""
+        state, queue = self.state, self.queue
+        shape = queue.shapes[queue.shape[row]]
+        demand = state.demands.of(shape)
+        closes = False
+        if outcome.code == pick.BUSY:
+            state.set_reason(row, RESOURCES)
+            closes = True
+        elif outcome.code == pick.NOT_AVAIL:
+            if view.maint:
+                state.set_reason(row, NOT_AVAIL, MAINTENANCE)
+            else:
+                state.set_reason(row, NOT_AVAIL, unavailable_text(state, row))
+        elif outcome.code == pick.PART_CONFIG:
+            state.set_reason(row, PART_LIMIT)
+        elif outcome.code == pick.LICENSES:
+            state.set_reason(row, LICENSES)
+        elif outcome.code == pick.RESERVED:
+            state.set_reason(row, RESERVATION)
+        elif outcome.code == pick.NEVER and shape.reservation is None and len(queue.rows(int(queue.job_id[row]))) == 1:
+            state.set_reason(row, BAD)
+            state.ended.add(int(queue.job_id[row]))
+            self.plan.held[int(queue.job_id[row])] = REASONS[BAD]
+        if demand.required is not None and int(demand.required.sum()) >= shape.min_nodes:
+            closes = False
+            state.available &= ~demand.required
+        if closes:
+            self._block(row, partition)
+
+    def _block(self, row: int, partition: int) -> None:
+        state, queue = self.state, self.queue
+        shape = queue.shapes[queue.shape[row]]
+        if self.settings.bf_min_prio_reserve and queue.priority[row] < self.settings.bf_min_prio_reserve:
+            return
+        waited_s = state.snapshot.now_s - int(queue.submit_s[row])
+        if self.settings.bf_min_age_reserve_s and waited_s < self.settings.bf_min_age_reserve_s:
+            return
+        if shape.reservation is not None:
+            self.blocked_reservations.add(shape.reservation)
+            return
+        self.blocked.add(partition)
+        state.available &= ~state.snapshot.cluster.partition_nodes[queue.partitions[partition]]
+
+
+def unavailable_text(state: PassState, row: int) -> str:
+    """ReqNodeNotAvail with the nodes that are down, or that others will get them."""
+    queue = state.snapshot.queue
+    demand = state.demands.of(queue.shapes[queue.shape[row]])
+    return down_text(state, demand, queue.partitions[queue.partition[row]]) or RESERVED_FOR_OTHER
+
+
+def down_text(state: PassState, demand: Demand, partition: str) -> str:
+    """"" when no node that the job could use is down."""
+    columns = state.snapshot.cluster
+    down = ~state.available & ~columns.up & columns.partition_nodes[partition]
+    if demand.required is not None:
+        down &= demand.required
+    if not down.any():
+        return ""
+    return "ReqNodeNotAvail, UnavailableNodes:" + compress(columns.names[i] for i in np.flatnonzero(down))

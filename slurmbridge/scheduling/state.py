@@ -1,0 +1,89 @@
+"""The scratch state of one pass: what is free and which nodes may still be used, as jobs start one after another."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from slurmbridge.scheduling.columns import BoolArray, IntArray, RunningJob, Use, charge
+from slurmbridge.scheduling.demand import Demands
+from slurmbridge.scheduling.limits import LimitBook
+from slurmbridge.scheduling.snapshot import REASON_INDEX, Snapshot, Start
+
+NONE, PRIORITY, RESOURCES, NOT_AVAIL = (REASON_INDEX[w] for w in ("None", "Priority", "Resources", "ReqNodeNotAvail"))
+
+
+@dataclass(slots=True)
+class PassState:
+    """``available``: nodes that may take jobs, less those kept for jobs that wait; ``reasons``: per queue row."""
+
+    snapshot: Snapshot
+    use: Use
+    available: BoolArray
+    running: dict[int, RunningJob]
+    demands: Demands
+    licenses_used: dict[str, int]
+    limits: LimitBook | None
+    reasons: IntArray
+    descriptions: dict[int, str]
+    limit_reasons: dict[int, str]
+    touched: BoolArray
+    node_counts: dict[int, int] = field(default_factory=dict)        # row -> nodes it would get (NumNodes)
+    ended: set[int] = field(default_factory=set)                      # job ids that started or were held in this pass
+
+    def set_reason(self, row: int, code: int, description: str = "") -> None:
+        """The reason of a job, whatever row (partition) gave it."""
+        queue = self.snapshot.queue
+        for at in queue.rows(int(queue.job_id[row])):
+            self.reasons[at] = code
+            self.touched[at] = True
+            self.limit_reasons.pop(at, None)
+            if description:
+                self.descriptions[at] = description
+            else:
+                self.descriptions.pop(at, None)
+
+    def set_limit_reason(self, row: int, word: str) -> None:
+        queue = self.snapshot.queue
+        self.set_reason(row, NONE)
+        for at in queue.rows(int(queue.job_id[row])):
+            self.limit_reasons[at] = word
+
+    def start(self, row: int, start: Start) -> RunningJob:
+        """Takes what the job gets; the row counts one task less (the job is over when none is left)."""
+        queue = self.snapshot.queue
+        shape = queue.shapes[queue.shape[row]]
+        end_s = self.snapshot.now_s + start.time_limit_s
+        job = RunningJob(start.job_id, start.partition, start.shares, end_s, self.snapshot.now_s,
+                         uid=int(queue.uid[row]), whole_node=shape.whole_node, subject=int(queue.subject[row]),
+                         licenses=shape.licenses, priority=int(queue.priority[row]), reservation=shape.reservation)
+        charge(self.snapshot.cluster, self.use, job)
+        for name, count in shape.licenses:
+            self.licenses_used[name] = self.licenses_used.get(name, 0) + count
+        self.running[self._key(start.job_id)] = job
+        if self.limits is not None:
+            self.limits.job_begins(job)
+        return job
+
+    def _key(self, job_id: int) -> int:
+        """Array tasks started in this pass have no number of their own yet."""
+        key = job_id
+        while key in self.running:
+            key = key - (1 << 40) if key > 0 else key - 1
+        return key
+
+    def other_users(self, uid: int) -> BoolArray:
+        """Nodes on which jobs of other users run (--exclusive=user, ExclusiveUser)."""
+        mask = np.zeros(len(self.snapshot.cluster), dtype=np.bool_)
+        for job in self.running.values():
+            if job.uid != uid:
+                mask[[self.snapshot.cluster.index[s.node] for s in job.shares]] = True
+        return mask
+
+
+def begin(snapshot: Snapshot) -> PassState:
+    queue = snapshot.queue
+    limits = snapshot.limits.working_copy() if snapshot.limits is not None else None
+    return PassState(snapshot, snapshot.cluster.use.copy(), snapshot.cluster.available.copy(),
+                     dict(snapshot.cluster.running), Demands(snapshot.cluster), dict(snapshot.licenses_used), limits,
+                     queue.reason.copy(), {}, {}, np.zeros(len(queue.live), dtype=np.bool_))
