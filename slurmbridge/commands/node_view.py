@@ -1,10 +1,10 @@
 """Nodes and partitions as sinfo and scontrol both see them: state numbers, GRES texts, who may see what."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from slurmbridge.commands.common import group_name
-from slurmbridge.slurm import array, node_states
+from slurmbridge.slurm import array, node_states, tres
 from slurmbridge.slurm.settings import SlurmConf
 from slurmbridge.views.records import NodeRecord, PartitionRecord
 from slurmbridge.views.session import Session
@@ -57,3 +57,64 @@ def visible_partitions(session: Session, show_all: bool) -> list[PartitionRecord
     groups = member_groups(session)
     return [partition for partition in found if not partition.hidden
             and (partition.allow_groups is None or not groups.isdisjoint(partition.allow_groups))]
+
+
+def configured_tres(node: NodeRecord, partitions: Mapping[str, PartitionRecord], conf: SlurmConf) -> dict[str, int]:
+    """CfgTRES of a node. Its billing is the highest that any of its partitions with weights would ask for it all."""
+    counts = _tracked({"cpu": effective_cpus(node), "mem": node.real_memory_mb, **gres_tres(node.gres)}, conf)
+    bills = [billing(counts, partitions[name].tres_billing_weights, conf) for name in node.partitions
+             if name in partitions and partitions[name].tres_billing_weights]
+    counts["billing"] = int(max(bills, default=0.0)) or counts["cpu"]
+    return counts
+
+
+def partition_tres(partition: PartitionRecord, nodes: Mapping[str, NodeRecord], conf: SlurmConf) -> dict[str, int]:
+    """TRES of a partition: the sum of its nodes', and its own billing of that."""
+    counts: dict[str, int] = {}
+    for name in partition.nodes:
+        node = nodes.get(name)
+        if node is None:
+            continue
+        parts = {"cpu": effective_cpus(node), "mem": node.real_memory_mb, "node": 1, **gres_tres(node.gres)}
+        for kind, count in _tracked(parts, conf).items():
+            counts[kind] = counts.get(kind, 0) + count
+    weights = partition.tres_billing_weights
+    counts["billing"] = int(billing(counts, weights, conf)) if weights else counts.get("cpu", 0)
+    return counts
+
+
+def allocated_tres(node: NodeRecord, conf: SlurmConf) -> dict[str, int]:
+    """AllocTRES of a node."""
+    used = {name: len(indices) for name, indices in node.gres_alloc.items()}
+    return _tracked({"cpu": node.cpus_alloc, "mem": node.mem_alloc_mb, **gres_tres(used)}, conf)
+
+
+def gres_tres(gres: Mapping[str, int]) -> dict[str, int]:
+    """{"gpu:a100": 4} -> {"gres/gpu": 4, "gres/gpu:a100": 4}."""
+    counts: dict[str, int] = {}
+    for name, count in gres.items():
+        kind = name.partition(":")[0]
+        for key in dict.fromkeys((f"gres/{kind}", f"gres/{name}")):
+            counts[key] = counts.get(key, 0) + count
+    return counts
+
+
+def _tracked(counts: Mapping[str, int], conf: SlurmConf) -> dict[str, int]:
+    """Only what AccountingStorageTRES follows."""
+    return {name: count for name, count in counts.items() if name in conf.accounting_storage_tres or name == "node"}
+
+
+def billing(counts: Mapping[str, int], weights_text: str, conf: SlurmConf) -> float:
+    """The weighted sum; MAX_TRES: of node TRES the largest counts; MAX_TRES_GRES: and all GRES besides."""
+    flags = conf.priority.flags
+    most, gres_sum, rest = 0.0, 0.0, 0.0
+    for name, weight in tres.parse_weights(weights_text).items():
+        value = counts.get(name, 0) * weight
+        is_gres = name.startswith("gres/")
+        if not flags & {"MAX_TRES", "MAX_TRES_GRES"} or not (is_gres or name in ("cpu", "mem", "node")):
+            rest += value
+        elif is_gres and "MAX_TRES_GRES" in flags:
+            gres_sum += value
+        else:
+            most = max(most, value)
+    return most + gres_sum + rest

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from slurmbridge.slurm import conf_values as values
+from slurmbridge.slurm import tres
 from slurmbridge.slurm.settings import PrioritySettings, SlurmConf
 
 DEFAULT_TRES = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
@@ -109,7 +110,7 @@ def checked_partition(given: Mapping[str, str], note: Callable[[str], None]) -> 
     if "SelectTypeParameters" in given:
         select_parameters(given["SelectTypeParameters"])
     if "TRESBillingWeights" in given:
-        values.tres_weights("TRESBillingWeights", given["TRESBillingWeights"])
+        tres.parse_weights(given["TRESBillingWeights"])
     for first, second in (("AllowAccounts", "DenyAccounts"), ("AllowQos", "DenyQos")):
         if second in given and given.get(first, "ALL").upper() != "ALL":
             note(f"Both {first} and {second} are defined, {second} will be ignored")
@@ -252,7 +253,7 @@ def _priority(conf: SlurmConf) -> Problems:
             continue
         setattr(settings, field, 0xFFFFFFFF if found == values.UNLIMITED else found * 60)
     try:
-        settings.weight_tres = values.tres_weights("PriorityWeightTRES", settings.weight_tres_text)
+        settings.weight_tres = tres.parse_weights(settings.weight_tres_text)
     except ValueError as error:
         yield "PriorityWeightTRES", str(error)
     settings.favor_small = values.boolean("PriorityFavorSmall", given.get("PriorityFavorSmall", "NO"))

@@ -1,4 +1,4 @@
-"""The kinds of value slurm.conf knows, each from text: numbers, yes/no, time spans, TRES weights, GRES lists.
+"""The kinds of value slurm.conf knows, each from text: numbers, yes/no, time spans, GRES lists.
 
 Every function raises ``ValueError`` with Slurm's words for what is wrong; the reader adds file and line.
 """
@@ -16,7 +16,6 @@ _YES = frozenset({"yes", "up", "true", "1"})
 _NO = frozenset({"no", "down", "false", "0"})
 _NUMBER = re.compile(r"[ \t]*[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)\Z")
 _COUNT = re.compile(r"([0-9]+)([kKmMgGtTpP]?)\Z")
-_WEIGHT = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)([kKmMgGtTpP]?)[iI]?[bB]?\Z")
 _UNITS = " kmgtp"
 
 
@@ -75,27 +74,6 @@ def options(text: str) -> dict[str, str]:
     """``a=1,b`` -> {"a": "1", "b": ""}."""
     pairs = (part.partition("=") for part in text.split(",") if part.strip())
     return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def tres_weights(key: str, text: str) -> dict[str, float]:
-    """``CPU=1.0,Mem=0.25G,GRES/gpu=2`` -> weights by lower-case TRES name, memory's a MB.
-
-    A unit says what one of the weight is for: ``Mem=0.25G`` is 0.25 a GB.
-    """
-    weights: dict[str, float] = {}
-    for part in text.split(","):
-        if not part.strip():
-            continue
-        name, equals, value = part.strip().partition("=")
-        match = _WEIGHT.match(value)
-        if not equals or not match:
-            raise ValueError(f'{key}: "{part.strip()}" is no TRES weight')
-        weight = float(match[1])
-        if match[2]:
-            base = 2 if name.lower() == "mem" else 0
-            weight /= 1024.0 ** (_UNITS.index(match[2].lower()) - base)
-        weights[name.lower()] = weight
-    return weights
 
 
 def gres_counts(text: str) -> dict[str, int]:
