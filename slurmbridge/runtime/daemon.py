@@ -197,7 +197,7 @@ class StepDaemon:
         if self.ending is None:
             self.ending = cause
             self._tell_cause(cause)
-            self.sessions.announce_end(cause)
+            self.sessions.announce_end(cause_text(cause))
             if self.suspended_s is not None:
                 self.resume()
         if grace_s > 0:

@@ -4,7 +4,8 @@ Presence rules are those of sbatch(1) and srun(1), "OUTPUT ENVIRONMENT VARIABLES
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from slurmbridge.runtime.layout import Distribution, lay_out, task_capacity, tasks_per_node_text
 from slurmbridge.runtime.order import NodeShare, RunOrder
@@ -197,3 +198,104 @@ def _gpus(tres: str | None) -> str | None:
 def _tres_number(tres: str | None) -> str | None:
     """``gres/gpu:4`` -> ``4``."""
     return tres.rpartition(":")[2] if tres else None
+
+
+def export_filter(env: Mapping[str, str], export: str | None) -> dict[str, str]:
+    """What ``srun --export`` lets through: everything, or the named variables next to SLURM_* and SPANK_*."""
+    chosen: dict[str, str] = {}
+    everything = export is None
+    for token in split_quoted(export or ""):
+        if token.upper() == "ALL":
+            everything = True
+        if token.upper() in ("NONE", "NIL"):
+            break
+        name, equals, value = token.partition("=")
+        if equals:
+            chosen[name] = value
+        elif name in env:
+            chosen[name] = env[name]
+    if everything:
+        return {**env, **chosen} if export is not None else dict(env)
+    return chosen | {name: value for name, value in env.items() if name.startswith(("SLURM", "SPANK_"))}
+
+
+def split_quoted(text: str) -> list[str]:
+    """At commas outside quotes; the quotes go."""
+    tokens, token, quote = [], "", ""
+    for char in text:
+        if quote:
+            if char == quote:
+                quote = ""
+            else:
+                token += char
+        elif char in "'\"":
+            quote = char
+        elif char == ",":
+            tokens.append(token)
+            token = ""
+        else:
+            token += char
+    return [item for item in [*tokens, token] if item]
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """What a step's environment shows of it. ``counts``: tasks on each of its nodes."""
+
+    step_id: str
+    nodes: tuple[str, ...]
+    counts: tuple[int, ...]
+    options: Mapping[str, str]                # what srun's own options set (step_option_variables)
+    launcher_host: str = "127.0.0.1"
+    launcher_port: int = 0
+    owns_allocation: bool = False             # srun outside an allocation: the job's variables are set too
+    preserve: bool = False                    # --preserve-env
+
+
+def step_environment(order: RunOrder, base: Mapping[str, str], step: StepFacts) -> dict[str, str]:
+    """What all tasks of a step share. ``base`` is srun's environment after --export."""
+    nodes = hostlist.compress(step.nodes)
+    counts = tasks_per_node_text(step.counts)
+    total = str(sum(step.counts))
+    job = allocation_variables(order)
+    env = dict(base)
+    for name, value in job.items():
+        if step.owns_allocation or name in _STEP_JOB_VARIABLES:
+            env[name] = value
+        else:
+            env.setdefault(name, value)
+    env |= step.options
+    if not step.preserve:
+        env |= {"SLURM_NNODES": str(len(step.nodes)), "SLURM_NTASKS": total, "SLURM_NPROCS": total,
+                "SLURM_TASKS_PER_NODE": counts}
+    env |= {
+        "SLURM_STEP_ID": step.step_id, "SLURM_STEPID": step.step_id, "SLURM_STEP_NODELIST": nodes,
+        "SLURM_STEP_NUM_NODES": str(len(step.nodes)), "SLURM_STEP_NUM_TASKS": total,
+        "SLURM_STEP_TASKS_PER_NODE": counts, "SLURM_STEP_LAUNCHER_PORT": str(step.launcher_port),
+        "SLURM_SRUN_COMM_PORT": str(step.launcher_port), "SLURM_SRUN_COMM_HOST": step.launcher_host,
+        "SLURM_LAUNCH_NODE_IPADDR": step.launcher_host, "SLURM_JOB_GROUP": order.group_name,
+    }
+    return {**env, **bridge_variables(order)}
+
+
+_STEP_JOB_VARIABLES = frozenset({
+    "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_UID", "SLURM_JOB_USER", "SLURM_JOB_GID",
+    "SLURM_JOB_ACCOUNT", "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_OOM_KILL_STEP",
+    "SLURM_TOPOLOGY_ADDR_PATTERN"})
+"""Variables that the node sets in a step whatever srun's environment says."""
+
+
+def step_node_variables(order: RunOrder, node: NodeShare, step_index: int, tasks: Sequence[int],
+                        gpus: Sequence[int]) -> dict[str, str]:
+    """What the tasks of one node share. ``step_index``: the node's place in the step."""
+    env = node_variables(order, node, gpus)
+    if gpus:
+        env["SLURM_STEP_GPUS"] = ",".join(map(str, gpus))
+    elif gpu_indices(node):
+        for name in GPU_VISIBILITY:
+            env.pop(name, None)
+    return env | {"SLURM_NODEID": str(step_index), "SLURM_GTIDS": ",".join(map(str, tasks))}
+
+
+def task_variables(rank: int, local: int) -> dict[str, str]:
+    return {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(local)}

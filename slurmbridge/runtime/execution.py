@@ -153,3 +153,8 @@ def exit_code(wait_status: int) -> int:
     if os.WIFSIGNALED(wait_status):
         return 128 + os.WTERMSIG(wait_status)
     return os.WEXITSTATUS(wait_status)
+
+
+def errno_status(error: OSError) -> int:
+    """The wait status of a task that could not be set up because of ``error``: its errno as exit code."""
+    return ((error.errno or 1) & 0xFF) << 8

@@ -91,3 +91,11 @@ def kill_tree(pid: int) -> None:
             return
         signal_all(alive, signal.SIGKILL)
         seen.update(alive)
+
+
+def close_all_but(keep: set[int]) -> None:
+    """Closes every descriptor of this process that is not in ``keep``: after a fork they are someone else's."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in keep:
+            with contextlib.suppress(OSError):
+                os.close(int(name))

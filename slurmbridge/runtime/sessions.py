@@ -1,13 +1,169 @@
-"""placeholder"""
+"""The steps of one run at its step daemon: who asks, what runs, what is free; and the keepers of this node."""
 from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from slurmbridge.runtime import frames, processes, stepplan
+from slurmbridge.runtime.keeper import StepKeeper
+from slurmbridge.runtime.stepplan import NodeUse, StepPlan, StepRequest
+
+if TYPE_CHECKING:
+    from slurmbridge.runtime.daemon import StepDaemon
+    from slurmbridge.runtime.srun import SrunSession
+
+
 class Sessions:
-    def __init__(self, daemon): self.ever_attached=False
-    idle=True
-    def keeper_pids(self): return set()
-    async def end_all(self, g): pass
-    async def gone(self): pass
-    def announce_end(self, c): pass
-    def signal_all(self, n): pass
-    def signal_step(self, s, n): return False
-    async def keep_step(self,*a): pass
-    async def serve_client(self,*a): pass
+    """Owned by the daemon. Only the head has sessions; every node has keepers."""
+
+    def __init__(self, daemon: StepDaemon) -> None:
+        self.daemon = daemon
+        self.nodes = [NodeUse(node.name, node.cpus, node.mem_mb, dict(node.gres)) for node in daemon.order.nodes]
+        self.running: dict[str, SrunSession] = {}         # step id -> its srun
+        self.sessions: set[SrunSession] = set()
+        self.ever_attached = False
+        self._keepers: set[int] = set()
+        self._keepers_gone: set[asyncio.Future[Any]] = set()
+        self._next_step = 0
+        self._next_node = 0
+        self._freed = asyncio.Event()
+
+    @property
+    def idle(self) -> bool:
+        return not self.sessions and not self._keepers
+
+    def keeper_pids(self) -> set[int]:
+        return set(self._keepers)
+
+    # ---- resources --------------------------------------------------------------------------------------------------
+
+    def allocate(self, request: StepRequest) -> tuple[str, StepPlan]:
+        """A new step's id and plan. Raises StepRefused."""
+        plan = stepplan.plan(request, self.nodes, self._next_node)
+        stepplan.occupy(self.nodes, plan)
+        self._next_node = plan.next_node
+        step_id = str(self._next_step)
+        self._next_step += 1
+        return step_id, plan
+
+    def release(self, plan: StepPlan) -> None:
+        stepplan.occupy(self.nodes, plan, -1)
+        self._freed.set()
+        self._freed = asyncio.Event()
+
+    async def wait_for_room(self) -> None:
+        """Until some step has ended."""
+        await self._freed.wait()
+
+    # ---- everything that runs ---------------------------------------------------------------------------------------
+
+    def signal_all(self, number: int) -> None:
+        for session in list(self.running.values()):
+            session.order_keepers({"op": "signal", "signal": number})
+
+    def signal_step(self, step_id: str, number: int) -> bool:
+        session = self.running.get(step_id)
+        if session is None:
+            return False
+        session.signal_by_request(number)
+        return True
+
+    def announce_end(self, cause_text: str) -> None:
+        """The job is ended: each step says so on its srun's standard error; pending ones are given up."""
+        for session in list(self.sessions):
+            session.job_ends(cause_text)
+
+    async def end_all(self, grace_s: float) -> None:
+        """The batch script is over: what still runs as a step gets SIGTERM, then SIGKILL."""
+        for session in list(self.sessions):
+            session.job_ends("DUE to SIGNAL Terminated")
+            session.order_keepers({"op": "signal", "signal": signal.SIGCONT})
+            session.order_keepers({"op": "signal", "signal": signal.SIGTERM})
+        if self.sessions:
+            await asyncio.wait([session.over for session in self.sessions], timeout=grace_s)
+        while self.sessions:
+            self.signal_all(signal.SIGKILL)
+            await asyncio.wait([session.over for session in self.sessions], timeout=1)
+
+    async def gone(self) -> None:
+        """Until no keeper of this node is left."""
+        while self._keepers_gone:
+            _, late = await asyncio.wait(self._keepers_gone, timeout=5)
+            if late:
+                for pid in self._keepers:
+                    processes.kill_tree(pid)
+
+    # ---- connections ------------------------------------------------------------------------------------------------
+
+    async def serve_client(self, request: dict[str, Any], reader: asyncio.StreamReader,
+                           writer: asyncio.StreamWriter) -> None:
+        from slurmbridge.runtime.srun import SrunSession
+        if request.get("command") != "srun":
+            text = f"{request.get('command')}: error: not available inside a job\n"
+            await frames.send(writer, frames.encode(b"E", text.encode()) + frames.encode(b"X", (1).to_bytes(4, "big")))
+            return
+        session = SrunSession(self, request, reader, writer)
+        self.ever_attached = True
+        self.sessions.add(session)
+        try:
+            status = await session.run()
+        finally:
+            self.sessions.discard(session)
+            if not session.over.done():
+                session.over.set_result(None)
+        if session.owns_allocation:
+            self.daemon.end_allocation(status)
+
+    async def keep_step(self, request: dict[str, Any], reader: asyncio.StreamReader,
+                        writer: asyncio.StreamWriter) -> None:
+        """Forks the keeper of a step on this node; the connection becomes the keeper's."""
+        fd = os.dup(writer.get_extra_info("socket").fileno())
+        try:
+            pid = os.fork()
+        except OSError as error:
+            os.close(fd)
+            await frames.send(writer, frames.encode_json(b"e", {"event": "failed", "message": str(error)}))
+            return
+        if pid == 0:
+            _become_keeper(request, fd)
+        os.close(fd)
+        self._keepers.add(pid)
+        gone = self.daemon.children.watch(pid)
+        self._keepers_gone.add(gone)
+
+        def forget(future: asyncio.Future[Any]) -> None:
+            self._keepers.discard(pid)
+            self._keepers_gone.discard(future)
+        gone.add_done_callback(forget)
+
+
+def _become_keeper(request: dict[str, Any], fd: int) -> None:
+    """In the forked child: a new event loop of its own. Never returns."""
+    code = 70
+    try:
+        signal.set_wakeup_fd(-1)
+        asyncio._set_running_loop(None)
+        processes.close_all_but({0, 1, 2, fd})
+        processes.become_subreaper()
+        asyncio.run(_keep(request, fd))
+        code = 0
+    except BaseException:
+        traceback.print_exc(file=sys.stderr)
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+async def _keep(request: dict[str, Any], fd: int) -> None:
+    import socket
+    sock = socket.socket(fileno=fd)
+    if sock.family == socket.AF_UNIX:
+        reader, writer = await asyncio.open_unix_connection(sock=sock)
+    else:
+        reader, writer = await asyncio.open_connection(sock=sock)
+    writer.write(frames.encode_json(b"e", {"event": "ready"}))
+    await StepKeeper(request, reader, writer).run()

@@ -44,6 +44,7 @@ class Run:
     journal: str
     daemons: dict[int, int] = field(default_factory=dict)
     wake_path: str = ""
+    is_lost: bool = False                     # a daemon was killed
 
 
 class Spawner:
@@ -100,8 +101,9 @@ class Spawner:
                         fd = os.pidfd_open(entry["pid"])
                         run.daemons[entry["pid"]] = fd
                         self.selector.register(fd, selectors.EVENT_READ, self._adopted_gone)
-            self.runs[name] = run
-            if not run.daemons:
+            if run.daemons:
+                self.runs[name] = run
+            else:
                 self._close_lost(run)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ class Spawner:
         try:
             gc.disable()
             signal.set_wakeup_fd(-1)
-            close_all_but({0, 1, 2, listener.fileno(), journal.fd})
+            processes.close_all_but({0, 1, 2, listener.fileno(), journal.fd})
             os.setsid()
             trusted = frozenset({0, os.getuid()})
             become_user(order)
@@ -235,7 +237,7 @@ class Spawner:
                 break
             if pid == 0:
                 break
-            self._daemon_gone(pid, lost=status != 0)
+            self._daemon_gone(pid, is_lost=status != 0)
         self._end_orphans()
 
     def _adopted_gone(self, fd: int) -> None:
@@ -244,15 +246,20 @@ class Spawner:
         for run in list(self.runs.values()):
             for pid, own_fd in list(run.daemons.items()):
                 if own_fd == fd:
-                    self._daemon_gone(pid, lost=True)
+                    self._daemon_gone(pid, is_lost=True)
 
-    def _daemon_gone(self, pid: int, lost: bool) -> None:
+    def _daemon_gone(self, pid: int, is_lost: bool) -> None:
+        """A daemon that ends by itself exits with 0, after its part of the journal is written."""
         for run in list(self.runs.values()):
-            if pid in run.daemons:
-                del run.daemons[pid]
-                if lost:
-                    self._end_orphans()
-                if not run.daemons:
+            if pid not in run.daemons:
+                continue
+            del run.daemons[pid]
+            run.is_lost = run.is_lost or is_lost
+            if is_lost:
+                self._end_orphans()
+            if not run.daemons:
+                self.runs.pop(run.name)
+                if run.is_lost:
                     self._close_lost(run)
 
     def _end_orphans(self) -> None:
@@ -266,7 +273,6 @@ class Spawner:
 
     def _close_lost(self, run: Run) -> None:
         """The last daemon is gone: if it could not write the last line, it is written here."""
-        self.runs.pop(run.name, None)
         try:
             entries = [entry for _, entry in JournalReader(run.journal).read_new()]
             kinds = {entry["kind"] for entry in entries}
@@ -284,17 +290,11 @@ class Spawner:
                 writer.sync()
             finally:
                 os.close(fd)
+        except FileNotFoundError:             # the engine has forgotten the run: it was over
+            return
         except OSError as error:
             print(f"{run.name}: {error}", file=sys.stderr, flush=True)
         Waker(run.wake_path, run.name).wake()
-
-
-def close_all_but(keep: set[int]) -> None:
-    """Closes every descriptor of this process that is not in ``keep``: after a fork they are someone else's."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in keep:
-            with contextlib.suppress(OSError):
-                os.close(int(name))
 
 
 def write_script(path: str, text: str, owner_uid: int | None) -> None:

@@ -1,0 +1,264 @@
+"""A step's keeper: one process per step and node, forked by the node's step daemon, that runs the step's tasks there.
+
+Being the subreaper of these tasks alone, it knows which processes are the step's, however they were forked; they end
+with it. It speaks with the head over the connection that asked for the step (frames ``L``, ``K``, ``n`` in; ``o``,
+``e`` out); when that connection breaks, the step is ended.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import signal
+import struct
+import termios
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from slurmbridge.runtime import execution, frames, processes
+from slurmbridge.runtime.children import Children, Exit, add_usage
+from slurmbridge.runtime.taskio import Output, StdinPipe
+
+DRAIN_TIMEOUT_S = 5.0
+"""How long output is waited for after the last process of the step is gone."""
+
+
+@dataclass(slots=True)
+class Task:
+    rank: int
+    local: int
+    pid: int = 0
+    stdin: StdinPipe | None = None
+    outputs: list[Output] = field(default_factory=list)
+
+
+class StepKeeper:
+    """``request`` is the ``L`` frame's object (made by launch.node_request)."""
+
+    def __init__(self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.request = request
+        self.reader = reader
+        self.writer = writer
+        self.tasks: dict[int, Task] = {}
+        self.ended: list[tuple[int, Exit]] = []
+        self.message_sent = False
+        self.terminal: int | None = None
+        self._kill_at: asyncio.TimerHandle | None = None
+        self._tell_exits: asyncio.Handle | None = None
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        self.children = Children()
+        orders = asyncio.create_task(self._obey())
+        self._name = str(self.request["node"])
+        usage: dict[str, float] = {}
+        try:
+            exits = self._start_tasks()
+            if exits:
+                self._event("started", pids={str(task.rank): task.pid for task in self.tasks.values() if task.pid})
+                await asyncio.gather(*exits)
+        except OSError as error:
+            self._event("failed", message=f"{error.strerror or error}")
+        self._flush_exits()
+        await self.children.end_others(set())
+        add_usage(usage, self.children.orphan_usage)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_TIMEOUT_S):
+                await asyncio.gather(*(output.finished for task in self.tasks.values() for output in task.outputs))
+        self._event("gone", usage=usage)
+        with contextlib.suppress(ConnectionError):
+            await self.writer.drain()
+        orders.cancel()
+        self.writer.close()
+
+    def _event(self, name: str, **fields: Any) -> None:
+        self.writer.write(frames.encode_json(b"e", {"event": name, **fields}))
+
+    def say(self, text: str) -> None:
+        """A slurmstepd error line on srun's standard error."""
+        self.writer.write(frames.encode(b"o", frames.RANK_STREAM.pack(frames.ALL_TASKS, 2) + execution.log_line(text)))
+
+    # ---- tasks ------------------------------------------------------------------------------------------------------
+
+    def _start_tasks(self) -> list[asyncio.Future[None]]:
+        request = self.request
+        if not os.path.isdir(request["cwd"]) or not os.access(request["cwd"], os.X_OK):
+            self._say_directory(request["cwd"])
+        exits = []
+        for entry in request["tasks"]:
+            task = Task(int(entry["rank"]), int(entry["local"]))
+            self.tasks[task.rank] = task
+            ending = self._start_task(task, entry)
+            if ending is None:
+                continue
+            exits.append(asyncio.ensure_future(self._await_exit(task, ending)))
+        return exits
+
+    def _say_directory(self, path: str) -> None:
+        try:
+            os.chdir(path)
+        except OSError as error:
+            self.say(f"couldn't chdir to `{path}': {os.strerror(error.errno or 0)}: going to /tmp instead")
+        finally:
+            os.chdir("/")
+
+    def _start_task(self, task: Task, entry: dict[str, Any]) -> asyncio.Future[Exit] | None:
+        """None when its files cannot be opened: it has then failed already."""
+        request = self.request
+        ours: list[int] = []
+        try:
+            if entry.get("pty"):
+                fds = self._open_terminal(task, request.get("window"))
+                ours.append(fds[0])
+            else:
+                fds = (self._open_input(task, entry["stdin"], ours), *self._open_outputs(task, entry, ours))
+        except OSError as error:
+            for fd in ours:
+                os.close(fd)
+            if task.stdin is not None:
+                task.stdin.close()
+            for output in task.outputs:
+                output.abandon()
+            self.say(f"Could not open {error.filename}: {error.strerror}")
+            self.ended.append((task.rank, Exit(execution.errno_status(error), {})))
+            return None
+        environment = {**request["env"], **entry["env"]}
+        try:
+            task.pid = execution.start(execution.Command(
+                path=entry["argv"][0], argv=entry["argv"], env=environment, cwd=request["cwd"],
+                umask=request["umask"], rlimits=request["rlimits"], stdin_fd=fds[0], stdout_fd=fds[1],
+                stderr_fd=fds[2], terminal=bool(entry.get("pty"))))
+        finally:
+            for fd in ours:
+                os.close(fd)
+        return self.children.watch(task.pid)
+
+    def _open_terminal(self, task: Task, window: list[int] | None) -> tuple[int, int, int]:
+        master, slave = pty.openpty()
+        os.set_inheritable(master, False)
+        self.terminal = master
+        if window:
+            self._resize(window[0], window[1])
+        task.outputs.append(Output(self.writer, task.rank, 1, master, lines=False))
+        task.stdin = StdinPipe(os.dup(master), self._consumed, is_terminal=True)
+        return slave, slave, slave
+
+    def _open_input(self, task: Task, wanted: str, ours: list[int]) -> int:
+        if wanted != "stream":
+            ours.append(os.open(wanted, os.O_RDONLY))
+            return ours[-1]
+        read_end, write_end = os.pipe2(os.O_CLOEXEC)
+        ours.append(read_end)
+        task.stdin = StdinPipe(write_end, self._consumed)
+        return read_end
+
+    def _open_outputs(self, task: Task, entry: dict[str, Any], ours: list[int]) -> tuple[int, int]:
+        fds = []
+        lines = not self.request.get("unbuffered")
+        opened: dict[str, int] = {}
+        for stream, wanted in ((1, entry["stdout"]), (2, entry["stderr"])):
+            if wanted == "stream":
+                read_end, write_end = os.pipe2(os.O_CLOEXEC)
+                ours.append(write_end)
+                task.outputs.append(Output(self.writer, task.rank, stream, read_end, lines=lines))
+                fds.append(write_end)
+            elif wanted in opened:
+                fds.append(opened[wanted])
+            else:
+                flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | (0 if self.request["append"] else os.O_TRUNC)
+                opened[wanted] = open_output(wanted, flags, self.request["umask"])
+                ours.append(opened[wanted])
+                fds.append(opened[wanted])
+        return fds[0], fds[1]
+
+    async def _await_exit(self, task: Task, ending: asyncio.Future[Exit]) -> None:
+        result = await ending
+        self.ended.append((task.rank, result))
+        if task.stdin is not None:
+            task.stdin.close()
+        if self._tell_exits is None:
+            self._tell_exits = asyncio.get_running_loop().call_soon(self._flush_exits)
+
+    def _flush_exits(self) -> None:
+        """Tasks that ended together in the same way are told together."""
+        self._tell_exits = None
+        by_status: dict[int, list[tuple[int, Exit]]] = {}
+        for rank, result in self.ended:
+            by_status.setdefault(result.status, []).append((rank, result))
+        self.ended.clear()
+        for status, group in by_status.items():
+            self._event("exited", status=status, ranks=sorted(rank for rank, _ in group),
+                        usage={str(rank): result.usage for rank, result in group})
+
+    # ---- orders from the head ---------------------------------------------------------------------------------------
+
+    async def _obey(self) -> None:
+        while (frame := await frames.read_frame(self.reader)) is not None:
+            kind, payload = frame
+            if kind == b"n":
+                self._feed(frames.RANK.unpack_from(payload)[0], payload[frames.RANK.size:])
+            elif kind == b"Z" and self.terminal is not None:
+                self._resize(*struct.unpack(">HH", payload))
+            elif kind == b"K":
+                self._order(frames.decode_json(payload))
+        self.deliver(signal.SIGKILL)
+
+    def _feed(self, rank: int, data: bytes) -> None:
+        for task in self.tasks.values():
+            if task.stdin is not None and rank in (frames.ALL_TASKS, task.rank):
+                if data:
+                    task.stdin.feed(data)
+                else:
+                    task.stdin.finish()
+
+    def _consumed(self, count: int) -> None:
+        self._event("consumed", bytes=count)
+
+    def _resize(self, rows: int, columns: int) -> None:
+        if self.terminal is not None:
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def _order(self, order: dict[str, Any]) -> None:
+        if order.get("op") == "signal":
+            if order.get("message"):
+                self._tell_cause(str(order["message"]))
+            if order.get("signal"):
+                self.deliver(int(order["signal"]))
+        elif order.get("op") == "end":
+            self._tell_cause(str(order["message"]))
+            self.deliver(signal.SIGCONT)
+            self.deliver(signal.SIGTERM)
+            if self._kill_at is None:
+                self._kill_at = asyncio.get_running_loop().call_later(
+                    float(order["grace_s"]), self.deliver, signal.SIGKILL)
+
+    def _tell_cause(self, text: str) -> None:
+        """slurmstepd's ``*** STEP … ***``: once, on the step's first node, while there is something to end."""
+        if self.message_sent or not self.request.get("first_node"):
+            return
+        self.message_sent = True
+        self.say(f"*** STEP {self.request['step']} ON {self._name} CANCELLED AT "
+                 f"{execution.local_time(time.time())} {text} ***")
+
+    def deliver(self, number: int) -> None:
+        """To every process of the step on this node."""
+        self.children.reap()
+        processes.signal_all(self.children.others(set()), number)
+
+
+def open_output(name: str, flags: int, umask: int) -> int:
+    """Opens an output file, making missing directories as srun does. Raises OSError."""
+    old = os.umask(umask)
+    try:
+        try:
+            return os.open(name, flags, 0o666)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+            return os.open(name, flags, 0o666)
+    finally:
+        os.umask(old)

@@ -1,0 +1,105 @@
+"""What the keepers of a step are asked to start, and what the journal says about the step."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from slurmbridge.runtime import environment, stepenv, stepfiles
+from slurmbridge.runtime.environment import StepFacts
+from slurmbridge.runtime.stepoptions import StepOptions
+from slurmbridge.runtime.stepplan import StepPlan, StepShare
+
+if TYPE_CHECKING:
+    from slurmbridge.runtime.srun import SrunSession
+
+LAYOUTS = {"block": "Block", "cyclic": "Cyclic", "plane": "Plane", "arbitrary": "Arbitrary"}
+
+
+def node_requests(session: SrunSession, step: StepOptions, plan: StepPlan, argvs: list[list[str]],
+                  names: stepfiles.Names) -> list[dict[str, Any]]:
+    """One ``L`` frame's object a node of the step."""
+    opts, order = step.opts, session.order
+    facts = StepFacts(
+        step_id=session.step_id, nodes=tuple(share.name for share in plan.shares),
+        counts=tuple(len(share.tasks) for share in plan.shares),
+        options=stepenv.option_variables(opts, step.request, session.own_umask),
+        owns_allocation=session.owns_allocation, preserve=bool(opts["preserve_env"]))
+    base = {name: value for name, value in session.env.items() if not name.startswith("SLURM_RLIMIT_")}
+    shared = environment.step_environment(order, environment.export_filter(base, opts["export"]), facts)
+    append = opts["open_mode"] == "append" or (
+        opts["open_mode"] is None and order.settings.get("JobFileAppend", "0") == "1")
+    requests = []
+    for index, share in enumerate(plan.shares):
+        node = order.nodes[share.node_index]
+        per_node = environment.step_node_variables(order, node, index, share.tasks, share_gpus(share))
+        requests.append({
+            "credential": order.credential, "step": session.step_name, "node": share.name, "first_node": index == 0,
+            "cwd": opts["chdir"], "umask": session.umask, "append": append, "unbuffered": bool(opts["unbuffered"]),
+            "rlimits": propagated_limits(opts["propagate"], session.request.get("rlimits") or {}, order.settings),
+            "env": {**shared, **per_node}, "task_prolog": opts["task_prolog"], "task_epilog": opts["task_epilog"],
+            "tasks": [_task(session, share, index, local, rank, argvs[rank], names, shared)
+                      for local, rank in enumerate(share.tasks)],
+        })
+    return requests
+
+
+def _task(session: SrunSession, share: StepShare, index: int, local: int, rank: int, argv: list[str],
+          names: stepfiles.Names, shared: dict[str, str]) -> dict[str, Any]:
+    variables = environment.task_variables(rank, local)
+    if local == 0 and "TMPDIR" not in shared:
+        variables["TMPDIR"] = "/tmp"
+    streams = {word: stepfiles.stream_of(session.files[number], names, share.name, index, rank)
+               for number, word in enumerate(("stdin", "stdout", "stderr"))}
+    return {"rank": rank, "local": local, "argv": argv, "env": variables,
+            "pty": session.opts["pty"] is not None and rank == 0, **streams}
+
+
+def share_gpus(share: StepShare) -> list[int]:
+    return sorted(device for name, devices in share.gres.items() if name.partition(":")[0] == "gpu" for device in devices)
+
+
+def propagated_limits(propagate: str | None, limits: dict[str, list[int]], settings: dict[str, str]) -> dict[str, int]:
+    """Soft limits of srun that its tasks get (--propagate, PropagateResourceLimits[Except])."""
+    chosen = propagate or settings.get("PropagateResourceLimits") or "ALL"
+    names = {name.strip().upper().removeprefix("RLIMIT_") for name in chosen.split(",")}
+    excepted = {name.strip().upper() for name in settings.get("PropagateResourceLimitsExcept", "").split(",")}
+    if "NONE" in names:
+        return {}
+    everything = "ALL" in names
+    return {name: int(pair[0]) for name, pair in limits.items()
+            if name in names or (everything and (propagate or name not in excepted))}
+
+
+def step_record(session: SrunSession, step: StepOptions, plan: StepPlan, started_s: float) -> dict[str, Any]:
+    """The fields of views.records.StepRecord of a step that begins."""
+    opts = step.opts
+    tres = {"cpu": sum(share.cpus for share in plan.shares), "mem": sum(share.mem_mb for share in plan.shares),
+            "node": len(plan.shares)}
+    for share in plan.shares:
+        for name, devices in share.gres.items():
+            for key in {f"gres/{name.partition(':')[0]}", f"gres/{name}"}:
+                tres[key] = tres.get(key, 0) + len(devices)
+    return {
+        "step_id": session.step_id, "name": step.name, "start_s": started_s,
+        "nodes": [share.name for share in plan.shares], "num_tasks": plan.num_tasks, "cpus": tres["cpu"],
+        "layout": LAYOUTS.get(step.request.distribution.base, "Block"), "tres": tres,
+        "submit_line": " ".join(["srun", *map(str, session.request.get("argv", ()))]),
+        "command": " ".join(step.argv), "cwd": opts["chdir"], "std_in": opts["input"] or "",
+        "std_out": opts["output"] or "", "std_err": opts["error"] or "", "container": opts["container"] or "",
+        "time_limit_min": opts["time_limit"],
+    }
+
+
+def total_usage(usage: dict[int, dict[str, float]], plan: StepPlan) -> dict[str, Any]:
+    """Of all tasks: CPU seconds in all, the peak memory with its task and node, the least CPU time likewise."""
+    total: dict[str, Any] = {}
+    node_of = {rank: share.name for share in plan.shares for rank in share.tasks}
+    for rank, one in sorted(usage.items()):
+        for name in ("user_cpu_s", "system_cpu_s", "pages", "read_bytes", "write_bytes"):
+            total[name] = total.get(name, 0) + one.get(name, 0)
+        cpu_s = one.get("user_cpu_s", 0) + one.get("system_cpu_s", 0)
+        if one.get("max_rss_kb", 0) > total.get("max_rss_kb", -1):
+            total |= {"max_rss_kb": one.get("max_rss_kb", 0), "max_rss_task": rank, "max_rss_node": node_of.get(rank, "")}
+        if cpu_s < total.get("min_cpu_s", float("inf")):
+            total |= {"min_cpu_s": cpu_s, "min_cpu_task": rank, "min_cpu_node": node_of.get(rank, "")}
+        total["rss_sum_kb"] = total.get("rss_sum_kb", 0) + one.get("max_rss_kb", 0)
+    return total | {"num_tasks": len(usage)} if usage else {}

@@ -1,0 +1,112 @@
+"""The head's connection to the keeper of one node of a step."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from slurmbridge.runtime import addresses, frames
+from slurmbridge.runtime.stepplan import StepShare
+
+if TYPE_CHECKING:
+    from slurmbridge.runtime.srun import SrunSession
+
+OPEN, CLOSED = range(2)
+
+
+class KeeperLink:
+    """``ready`` is resolved once the node's tasks were started, or never will be."""
+
+    def __init__(self, session: SrunSession, share: StepShare, request: dict[str, Any]) -> None:
+        self.session, self.share, self._request = session, share, request
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.unconsumed = 0                   # bytes of standard input under way, counted for each task
+        self._writer: asyncio.StreamWriter | None = None
+        self._waiting: list[bytes] = []       # frames for a keeper that is not there yet
+        self._left = set(share.tasks)
+        self._readers = [task["rank"] for task in request["tasks"] if task["stdin"] == "stream"]
+
+    async def run(self) -> None:
+        """Until the keeper has ended everything of the step on its node, or is lost."""
+        node = self.session.order.nodes[self.share.node_index]
+        writer = None
+        try:
+            reader, writer = await addresses.connect(node.address)
+            await frames.send(writer, frames.encode_json(b"L", self._request))
+            while (frame := await frames.read_frame(reader)) is not None:
+                if await self._take(*frame, writer):
+                    return
+            self._lost()
+        except (ConnectionError, OSError):
+            self._lost()
+        finally:
+            self._writer = None
+            self._set_ready()
+            if writer is not None:
+                writer.close()
+
+    def _set_ready(self) -> None:
+        if not self.ready.done():
+            self.ready.set_result(None)
+
+    def _lost(self) -> None:
+        if self._left:
+            self.session.keeper_lost(self.share.name, sorted(self._left))
+            self._left.clear()
+
+    async def _take(self, kind: bytes, payload: bytes, writer: asyncio.StreamWriter) -> bool:
+        """Whether it was the last frame."""
+        if kind == b"o":
+            rank, stream = frames.RANK_STREAM.unpack_from(payload)
+            data = payload[frames.RANK_STREAM.size:]
+            if data:
+                await self.session.output(-1 if rank == frames.ALL_TASKS else rank, stream, data)
+            return False
+        event = frames.decode_json(payload)
+        name = event.get("event")
+        if name == "ready":
+            self._writer = writer
+            for frame in self._waiting:
+                writer.write(frame)
+            self._waiting.clear()
+        elif name == "started":
+            self.session.tasks_started([int(rank) for rank in event["pids"]])
+            self._set_ready()
+        elif name == "exited":
+            ranks = [int(rank) for rank in event["ranks"]]
+            self._left -= set(ranks)
+            self.session.tasks_ended(self.share.name, ranks, int(event["status"]),
+                                     {int(rank): usage for rank, usage in event["usage"].items()})
+        elif name == "consumed":
+            self.unconsumed -= int(event["bytes"])
+            self.session.stdin_backlog()
+        elif name == "failed":
+            self.session.launch_failed(sorted(self._left), str(event["message"]))
+            self._left.clear()
+        elif name == "gone":
+            self._lost()
+            return True
+        return False
+
+    def _send(self, frame: bytes) -> None:
+        if self._writer is not None:
+            with contextlib.suppress(ConnectionError):
+                self._writer.write(frame)
+        elif not self.ready.done():
+            self._waiting.append(frame)
+
+    def order(self, order: dict[str, Any]) -> None:
+        self._send(frames.encode_json(b"K", order))
+
+    def resize(self, payload: bytes) -> None:
+        self._send(frames.encode(b"Z", payload))
+
+    def feed(self, data: bytes, only_task: int | None) -> None:
+        """Standard input for every task that reads it, or for one."""
+        readers = self._readers if only_task is None else [rank for rank in self._readers if rank == only_task]
+        if not readers:
+            return
+        rank = frames.ALL_TASKS if only_task is None else only_task
+        self.unconsumed += len(data) * len(readers)
+        self._send(frames.encode(b"n", frames.RANK.pack(rank) + data))
+        self.session.stdin_backlog()

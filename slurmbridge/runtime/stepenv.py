@@ -1,0 +1,50 @@
+"""What srun's own options put into the environment of its step (srun(1), OUTPUT ENVIRONMENT VARIABLES)."""
+from __future__ import annotations
+
+from slurmbridge.runtime.stepplan import StepRequest
+from slurmbridge.slurm.option_values import OptionSet
+
+DEFAULT_LOG_LEVEL = 3
+
+
+def option_variables(opts: OptionSet, request: StepRequest, umask: int) -> dict[str, str]:
+    """Variables that the options of one srun set; absent ones are left as srun found them."""
+    env = opts.caller.env
+    found: dict[str, object] = {
+        "SLURM_NTASKS_PER_NODE": opts["ntasks_per_node"],
+        "SLURM_NTASKS_PER_SOCKET": opts["ntasks_per_socket"],
+        "SLURM_NTASKS_PER_CORE": opts["ntasks_per_core"],
+        "SLURM_NTASKS_PER_TRES": opts["ntasks_per_tres"] or opts["ntasks_per_gpu"],
+        "SLURM_THREADS_PER_CORE": opts["threads_per_core"],
+        "SLURM_CPUS_PER_TASK": opts["cpus_per_task"] if opts["cpus_set"] else None,
+        "SLURM_TRES_PER_TASK": opts["tres_per_task"],
+        "SLURM_DISTRIBUTION": _distribution(opts, request),
+        "SLURM_DIST_PLANESIZE": request.distribution.plane_size or None,
+        "SLURM_OVERCOMMIT": 1 if opts["overcommit"] else None,
+        "SLURM_LABELIO": 1 if opts["label"] else None,
+        "SLURM_NETWORK": opts["network"],
+        "SLURM_JOB_NAME": opts["job_name"] or (opts.argv[0].rpartition("/")[2] if opts.argv else None),
+        "SLURMD_DEBUG": 2,
+        "SRUN_DEBUG": env.get("SRUN_DEBUG", str(DEFAULT_LOG_LEVEL + opts["verbose"] - opts["quiet"])),
+        "SLURM_UMASK": env.get("SLURM_UMASK", f"{umask:04o}"),
+        "SLURM_SUBMIT_DIR": env.get("SLURM_SUBMIT_DIR", opts.caller.cwd),
+        "SLURM_HINT": opts["hint"],
+        "SLURM_GPUS": opts["gpus"],
+        "SLURM_GPUS_PER_NODE": opts["gpus_per_node"],
+        "SLURM_CPUS_PER_GPU": opts["cpus_per_gpu"] or None,
+    }
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def _distribution(opts: OptionSet, request: StepRequest) -> str:
+    words = opts["distribution"]
+    layout = words.layout if words else ""
+    text = layout or request.distribution.base
+    pack = words.pack if words else ""
+    return ",".join(part for part in (text, {"pack": "Pack", "nopack": "NoPack"}.get(pack, "")) if part)
+
+
+def step_umask(env: dict[str, str], umask: int) -> int:
+    """The tasks' umask: of the outermost srun (SLURM_UMASK), else srun's own."""
+    text = env.get("SLURM_UMASK", "")
+    return int(text, 8) & 0o777 if text and all("0" <= char <= "7" for char in text) else umask
