@@ -10,8 +10,8 @@ from slurmbridge.commands.common import slurm_error_lines
 from slurmbridge.slurm import durations, errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import compress, expand
-from slurmbridge.translate.call import Call, ClientError, Submission, run_async
-from slurmbridge.translate.request import build_requests
+from slurmbridge.translate.call import Call, ClientError, Submission
+from slurmbridge.translate.request import build_requests_async
 from slurmbridge.views.session import Reply, Session, SubmitResult, WillRun
 
 MAX_RETRIES = 15
@@ -39,7 +39,7 @@ async def parse(session: Session) -> Submission | Reply:
     """The call as the client understands it; a Reply where it refuses (or only informs)."""
     call = Call.of(session.invocation, session.identity, session.views.conf, session.now(), uid_of, gid_of)
     try:
-        return await run_async(build_requests(call), session.read_file, session.read_stdin)
+        return await build_requests_async(call, session.read_file, session.read_stdin)
     except ClientError as error:
         return Reply(error.stdout_text, error.stderr_text, error.exit_code)
 

@@ -5,7 +5,6 @@ Changes are made without awaiting in between, so an act is whole or not at all w
 from __future__ import annotations
 
 import asyncio
-
 import signal as signals
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,16 +42,16 @@ class ControllerActs:
     async def submit(self, caller: Identity, invocation: Invocation, requests: Sequence[JobRequest]) -> SubmitResult:
         world = self._world
         records = self._submission.create(caller, invocation, requests)
-        refused = [queueing.refusal(world, job) for job in records]
+        refusals = [queueing.refusal(world, job) for job in records]
         for job in records:
             job.db_index = world.new_db_index()
             world.jobs.add(job)
-        code = next((code for code in refused if code), 0)
-        if code:
+        refusal = next((error for error in refusals if error is not None), None)
+        if refusal is not None:
             for job in records:
                 self._fail_at_once(job)
             await self._durable()
-            raise SlurmError(code)
+            raise refusal
         for job in records:
             queueing.enter(world, job)
             world.limits.job_entered_queue(job)

@@ -12,13 +12,12 @@ import time
 from collections.abc import Sequence
 
 from slurmbridge.controller import queueing
-from slurmbridge.controller.jobs import lowest_task, tasks_of
+from slurmbridge.controller.jobs import lowest_task
 from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.transitions import Event, Phase, phase_of
 from slurmbridge.controller.world import World
-from slurmbridge.scheduling.passes import backfill_pass, main_pass
+from slurmbridge.scheduling import passes as scheduler
 from slurmbridge.scheduling.snapshot import MAIN, Plan, Snapshot, Start
-from slurmbridge.slurm import states
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.views.records import JobRecord
 
@@ -72,11 +71,11 @@ class Passes:
         if not len(world.queue):
             return
         self.main_count += 1
-        plan = main_pass(self._snapshot())
+        plan = scheduler.main_pass(self._snapshot())
         self.apply(plan)
         if self._with_backfill and len(world.queue):
             self.backfill_count += 1
-            self.apply(backfill_pass(self._snapshot()))
+            self.apply(scheduler.backfill_pass(self._snapshot()))
 
     def update_priorities(self) -> None:
         world = self._world
@@ -110,12 +109,22 @@ class Passes:
         world = self._world
         for job_id, word in plan.reasons(world.queue).items():
             job = world.jobs.pending.get(job_id)
-            if job is None or job.reason in HELD and job.priority == 0:
+            if job is None or (job.reason in HELD and job.priority == 0):
                 continue
             if word != "None" or job.reason not in HELD:
                 job.reason = word
             job.last_sched_eval_s = now
             job.scheduler = plan.decided_by
+        for job_id, count in plan.node_counts.items():
+            job = world.jobs.pending.get(job_id)
+            if job is not None:
+                queueing.size_requested(world, job, count)
+        for job_id, word in plan.held.items():
+            job = world.jobs.pending.get(job_id)
+            if job is not None and job.priority:
+                job.priority, job.reason, job.held_by_admin = 0, word, True
+                queueing.refresh(world, job)
+                world.journal.job(job)
         for row, text in plan.descriptions.items():
             job = world.jobs.pending.get(int(world.queue.job_id[row]))
             if job is not None:
@@ -221,4 +230,4 @@ def _seconds(text: str | None, default: float) -> float:
         return default
 
 
-__all__ = ["Passes", "grace_time", "preempt_mode", "states", "tasks_of"]
+__all__ = ["Passes", "grace_time", "preempt_mode"]

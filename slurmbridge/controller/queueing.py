@@ -1,0 +1,346 @@
+"""Between the job's record and the scheduler: sizes, shapes, queue rows, eligibility, file names, priorities.
+
+Whatever changes a pending job calls ``refresh``; whatever starts or ends its wait calls ``enter`` or ``leave``.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from slurmbridge.controller import nodes as node_states
+from slurmbridge.controller.directory_checks import refused_by_partition
+from slurmbridge.controller.jobs import tasks_of
+from slurmbridge.controller.world import World
+from slurmbridge.scheduling import config, size
+from slurmbridge.scheduling import passes as scheduler
+from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, NodeSpec, Partition
+from slurmbridge.scheduling.queue import QueueColumns, QueueRow
+from slurmbridge.scheduling.shape import Shape
+from slurmbridge.scheduling.snapshot import REASON_INDEX, REASONS, SchedulerSettings, Snapshot
+from slurmbridge.slurm import errors, patterns
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.hostlist import compress
+from slurmbridge.slurm.jobspec import UNLIMITED_MIN
+from slurmbridge.slurm.settings import SlurmConf
+from slurmbridge.views.records import JobRecord, NodeRecord, PartitionRecord
+from slurmbridge.views.session import WillRun
+
+NOT_ELIGIBLE = frozenset({"DependencyNeverSatisfied"})
+
+
+# --- the cluster for the scheduler
+def make_columns(conf: SlurmConf, nodes: Mapping[str, NodeRecord],
+                 partitions: Mapping[str, PartitionRecord]) -> tuple[ClusterColumns, SchedulerSettings]:
+    """Columns in the order of the node records, and the scheduler's settings."""
+    columns = ClusterColumns([node_spec(record) for record in nodes.values()])
+    for record in partitions.values():
+        columns.set_partition(scheduler_partition(record))
+    return columns, config.settings_of(conf)
+
+
+def node_spec(node: NodeRecord) -> NodeSpec:
+    """What the scheduler needs of a node."""
+    gres = tuple((*(name.split(":", 1) if ":" in name else (name, "")), count) for name, count in node.gres.items())
+    return NodeSpec(
+        node.name, node.sockets, node.cores_per_socket, node.threads_per_core, node.cpus, node.real_memory_mb,
+        node.mem_spec_limit_mb, node.tmp_disk_mb, node.weight, node.features, gres, node.core_spec_count)  # type: ignore[arg-type]
+
+
+def scheduler_partition(record: PartitionRecord) -> Partition:
+    """What the scheduler needs of a partition."""
+    word, _, share = record.over_subscribe.partition(":")
+    shares = int(share) if share else 4 if word in ("YES", "FORCE") else 1
+    return Partition(
+        record.name, frozenset(record.nodes), record.priority_tier, record.state, record.min_nodes,
+        record.max_nodes or 0,
+        None if record.max_time_min is None else record.max_time_min * 60,
+        None if record.default_time_min in (None, UNLIMITED_MIN) else record.default_time_min * 60,
+        record.max_cpus_per_node or 0, record.max_cpus_per_socket or 0, word or "NO", shares,
+        record.exclusive_user, record.lln, record.preempt_mode, record.def_mem_per_cpu_mb, record.def_mem_per_node_mb,
+        record.max_mem_per_cpu_mb, record.max_mem_per_node_mb)
+
+
+def partition_changed(world: World, record: PartitionRecord) -> None:
+    """A partition is new or changed: columns, priorities and limits follow."""
+    world.columns.set_partition(scheduler_partition(record))
+    if world.priorities is not None:
+        world.priorities.reload(world.conf, world.partitions, world.nodes)
+        world.limits.changed()
+        for job in world.jobs.pending.values():
+            if record.name in job.partition.split(","):
+                refresh(world, job)
+    world.wake()
+
+
+# --- sizes
+def defaults(world: World, partition: str) -> size.Defaults:
+    conf = world.conf
+    return size.defaults_of(world.columns.partitions[partition], conf.def_mem_per_cpu_mb, conf.def_mem_per_node_mb,
+                            conf.max_mem_per_cpu_mb)
+
+
+def shape_of(world: World, job: JobRecord, partition: str) -> Shape:
+    """Raises SlurmError for a request that has no size."""
+    request = job.request
+    if request.segment_size and request.segment_size < 0:
+        request = replace(request, segment_size=None)
+    try:
+        return size.shape_of(request, defaults(world, partition))
+    except size.SizeError as error:
+        raise SlurmError(getattr(errors, str(error.args[0]), errors.ESLURM_INVALID_NODE_COUNT)) from None
+
+
+def size_requested(world: World, job: JobRecord, likely_nodes: int = 0) -> None:
+    """Fills in what scontrol shows of a pending job's size; ``likely_nodes`` once a pass has looked. Raises SlurmError."""
+    request = job.request
+    first = job.partition.partition(",")[0]
+    shape = shape_of(world, job, first)
+    shown = size.pending_size(shape, world.columns, first, likely_nodes)
+    job.num_nodes, job.num_cpus, job.num_tasks = shown.nodes_text, shown.cpus, shown.tasks
+    job.min_nodes, job.max_nodes = shown.min_nodes, shown.max_nodes or None
+    job.min_cpus_node = shown.min_cpus_per_node
+    job.cpus_per_task = shape.cpus_per_task
+    job.mem_per_node_mb, job.mem_per_cpu_mb = shape.mem_per_node_mb, shape.mem_per_cpu_mb
+    job.tres_req = _with_billing(world, size.requested_tres(shape, world.columns, first), first)
+    job.oversubscribe = _oversubscribe(request.exclusive, request.oversubscribe)
+
+
+def size_allocated(world: World, job: JobRecord) -> None:
+    """Fills in the size of a job that has its allocation."""
+    shares = node_states.shares_of(job.allocation)
+    job.num_nodes = str(len(shares))
+    job.num_cpus = sum(share.cpus for share in shares)
+    tres = size.allocated_tres(shares)
+    job.billable = world.priorities.billing(tres, job.partition)
+    job.tres_alloc = _with_billing(world, tres, job.partition)
+
+
+def _with_billing(world: World, tres: dict[str, int], partition: str) -> dict[str, int]:
+    """Billing in its place, after node."""
+    billing = int(math.floor(world.priorities.billing(tres, partition)))
+    result: dict[str, int] = {}
+    for name, count in tres.items():
+        result[name] = count
+        if name == "node":
+            result["billing"] = billing
+    return result
+
+
+def _oversubscribe(exclusive: str | None, oversubscribe: bool) -> str:
+    if exclusive is None:
+        return "YES" if oversubscribe else "OK"
+    return {"exclusive": "NO", "user": "USER", "mcs": "MCS", "topo": "TOPO"}.get(exclusive, "NO")
+
+
+# --- rows
+def eligible(world: World, job: JobRecord) -> bool:
+    """Not held, nothing it still waits for but resources."""
+    return (job.priority != 0 and not job.dependency and job.reason not in NOT_ELIGIBLE
+            and (job.eligible_s is None or job.eligible_s <= world.now())
+            and not (job.array_pending and job.array_max_running and free_tasks(world, job) <= 0))
+
+
+def free_tasks(world: World, job: JobRecord) -> int:
+    """How many tasks of the array may still start (%N)."""
+    if not job.array_max_running:
+        return tasks_of(job)
+    return min(tasks_of(job), job.array_max_running - world.jobs.running_tasks(job.array_job_id))
+
+
+def rows(world: World, job: JobRecord) -> list[QueueRow]:
+    """The job's rows: one per partition that its account and QOS may use. Sets the reason where none may be."""
+    now = world.now()
+    can_start = eligible(world, job)
+    subject = world.limits.subject(job)
+    result = []
+    refused: tuple[int, str, str] | None = None
+    for name in job.partition.split(","):
+        partition = world.partitions.get(name)
+        if partition is None:
+            continue
+        kept_out = refused_by_partition(partition, job.account, job.qos, world.accounting) if (
+            "associations" in world.conf.accounting_enforce or partition.allow_qos is not None or partition.deny_qos) else None
+        if kept_out is not None:
+            refused = kept_out
+            continue
+        limit = job.time_limit_min
+        if limit is None:
+            limit = partition.max_time_min
+        limit_s = FOREVER_S if limit is None or limit == UNLIMITED_MIN else limit * 60
+        result.append(QueueRow(
+            job_id=job.job_id, partition=name, priority=job.partition_priorities.get(name, job.priority),
+            submit_s=int(job.submit_s), shape=shape_of(world, job, name), time_limit_s=limit_s,
+            time_min_s=(job.time_min_min or 0) * 60, uid=job.uid, subject=subject,
+            tasks=max(1, free_tasks(world, job)), tier=partition.priority_tier, deadline_s=job.deadline_s or 0,
+            preempt_rank=preempt_rank(world, job), reason=REASON_INDEX.get(job.reason, 0), eligible=can_start))
+    if not result and refused is not None and can_start:
+        job.reason, job.reason_desc = refused[1], refused[2]
+    elif job.reason_desc and job.reason in ("InvalidQOS", "InvalidAccount"):
+        job.reason, job.reason_desc = "None", ""
+    if can_start and job.accrue_s is None:
+        job.accrue_s = now
+        if job.eligible_s is None:
+            job.eligible_s = now
+    return result
+
+
+def preempt_rank(world: World, job: JobRecord) -> int:
+    """preempt/qos: jobs whose QOS can preempt others are looked at first."""
+    if world.conf.preempt_type != "preempt/qos":
+        return 0
+    qos = world.accounting.qos.get(job.qos)
+    return 1 if qos is not None and qos.preempt else 0
+
+
+def enter(world: World, job: JobRecord) -> None:
+    """A job begins to wait."""
+    if job.priority == 0:
+        world.priorities.track(job)
+    else:
+        _set_eligible(world, job)
+        world.priorities.initial(job, world.now())
+    for row in rows(world, job):
+        world.queue.add(row)
+
+
+def leave(world: World, job: JobRecord) -> None:
+    """A job waits no more."""
+    world.queue.remove(job.job_id)
+    world.priorities.forget(job.job_id)
+
+
+def refresh(world: World, job: JobRecord) -> None:
+    """Something of a pending job changed."""
+    if job.job_id not in world.jobs.pending:
+        return
+    world.priorities.track(job)
+    new = rows(world, job)
+    if new:
+        world.queue.replace(new)
+    else:
+        world.queue.remove(job.job_id)
+
+
+def becomes_eligible(world: World, job: JobRecord) -> None:
+    """A held job was released, a begin time moved: what it waits for now, and its priority."""
+    now = world.now()
+    begin = job.request.begin_s or 0
+    if begin > now:
+        job.eligible_s = float(begin)
+    elif job.eligible_s is not None and job.eligible_s > now and job.reason != "BeginTime":
+        job.eligible_s = None
+    if job.dependency:
+        job.reason = "Dependency"
+    elif job.eligible_s is not None and job.eligible_s > now:
+        job.reason, job.start_s = "BeginTime", job.eligible_s
+    _set_eligible(world, job)
+    if job.priority and not job.priority_fixed:
+        world.priorities.initial(job, now)
+    refresh(world, job)
+
+
+def _set_eligible(world: World, job: JobRecord) -> None:
+    now = world.now()
+    if job.priority and not job.dependency and (job.eligible_s is None or job.eligible_s <= now):
+        if job.eligible_s is None:
+            job.eligible_s = now
+        if job.accrue_s is None:
+            job.accrue_s = now
+
+
+def reprioritize(world: World, job: JobRecord) -> None:
+    """The job's priority changed and nothing else."""
+    for name in job.partition.split(","):
+        world.queue.set_priority(job.job_id, job.partition_priorities.get(name, job.priority), name)
+
+
+def split(world: World, job: JobRecord, task: int) -> JobRecord:
+    """One task leaves a pending array and waits on its own."""
+    record = world.jobs.split(job, task)
+    if record is not job:
+        record.db_index = world.new_db_index()
+        world.limits.job_entered_queue(record)
+        world.limits.job_entered_queue(job)
+        enter(world, record)
+        world.journal.job(job)
+    name_files(world, record)
+    refresh(world, job)
+    world.journal.job(record)
+    return record
+
+
+# --- answers for submissions
+def refusal(world: World, job: JobRecord) -> SlurmError | None:
+    """Slurm's error for a job that no partition it asked for can ever run. Else the job gets the reason it waits for."""
+    if job.priority == 0:
+        return None
+    snapshot = Snapshot(now_s=int(world.now()), cluster=world.columns, queue=world.queue, settings=world.settings)
+    error: SlurmError | None = None
+    for name in job.partition.split(","):
+        limit = job.time_limit_min
+        answer = scheduler.admit(
+            snapshot, shape_of(world, job, name), name, uid=job.uid,
+            time_limit_s=FOREVER_S if limit is None or limit == UNLIMITED_MIN else limit * 60)
+        if isinstance(answer, scheduler.Admission):
+            if job.reason == "None":
+                job.reason, job.reason_desc = REASONS[answer.reason], answer.description
+            return None
+        details = (answer.message,) if answer.message else ()
+        error = SlurmError(getattr(errors, answer.error), details=details)
+    return error
+
+
+def will_run(world: World, job: JobRecord) -> WillRun:
+    """When and where the job would start. Raises SlurmError where it never would."""
+    error = refusal(world, replace(job, priority=job.priority or 1))
+    if error is not None:
+        raise error
+    queue = QueueColumns()
+    probe = replace(job, priority=job.priority or 0x7FFFFFFF, array_pending=None, dependency="", reason="None")
+    for row in rows(world, probe):
+        queue.add(replace(row, eligible=True))
+    snapshot = Snapshot(now_s=int(world.now()), cluster=world.columns, queue=queue, settings=world.settings,
+                        limits=None)
+    answers = [answer for row in queue.rows(job.job_id) if (answer := scheduler.will_run(snapshot, row)) is not None]
+    if not answers:
+        raise SlurmError(errors.ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE)
+    best = min(answers, key=lambda one: one.start_s)
+    return WillRun(job.job_id, float(best.start_s), best.cpus, hostlist(world, best.nodes), best.partition,
+                   tuple(getattr(best, "preempted", ())))
+
+
+# --- texts
+def name_files(world: World, job: JobRecord) -> None:
+    """StdIn, StdOut and StdErr as scontrol shows them."""
+    request = job.request
+    if not request.batch:
+        job.std_in = job.std_out = job.std_err = ""
+        return
+    default = "slurm-%A_%a.out" if job.array_job_id else "slurm-%j.out"
+
+    def expand(pattern: str | None) -> str:
+        if not pattern:
+            return ""
+        if "%" not in pattern and "\\" not in pattern:
+            return pattern if pattern.startswith("/") else f"{request.work_dir.rstrip('/')}/{pattern}"
+        task = job.array_task_id if job.array_task_id is not None else patterns.NO_TASK
+        return patterns.expand(pattern, job_id=job.job_id, work_dir=request.work_dir, array_job_id=job.array_job_id,
+                               array_task_id=task, user_name=job.user_name, job_name=job.name, restarts=job.restarts,
+                               node_name=job.batch_host)
+    job.std_out = expand(request.std_out or default)
+    job.std_err = expand(request.std_err)
+    job.std_in = expand(request.std_in) or "/dev/null"
+
+
+@lru_cache(maxsize=4096)
+def _compressed(names: tuple[str, ...]) -> str:
+    return compress(names)
+
+
+def hostlist(world: World, names: Sequence[str]) -> str:
+    """Node names as Slurm writes them, in the cluster's order."""
+    return _compressed(tuple(names))
+
+
