@@ -44,6 +44,7 @@ class Connection(asyncio.Protocol):
         self._input = bytearray()
         self._input_open = False
         self._input_ended = asyncio.Event()
+        self._input_grew = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
         self._timer: asyncio.TimerHandle | None = None
@@ -82,6 +83,7 @@ class Connection(asyncio.Protocol):
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionError("the caller has gone"))
         self._input_ended.set()
+        self._input_grew.set()
         if self._task is not None and not self._task.done():
             self._task.cancel()
 
@@ -109,8 +111,10 @@ class Connection(asyncio.Protocol):
                 raise frames.ProtocolError("input was not asked for")
             if not payload:
                 self._input_ended.set()
+                self._input_grew.set()
                 return
             self._input += payload
+            self._input_grew.set()
             if len(self._input) > frames.MAX_ANSWER:
                 raise frames.ProtocolError("too much input")
 
@@ -137,6 +141,19 @@ class Connection(asyncio.Protocol):
         if self.closed.is_set():
             raise ConnectionError("the caller has gone")
         return bytes(self._input)
+
+    async def read_line(self) -> bytes:
+        if not self._input_open:
+            self._input_open = True
+            await self.send(frames.pack(b"I", b"1"))
+        while (end := self._input.find(b"\n") + 1) == 0 and not self._input_ended.is_set():
+            self._input_grew.clear()
+            await self._input_grew.wait()
+            if self.closed.is_set():
+                raise ConnectionError("the caller has gone")
+        line = bytes(self._input[:end or len(self._input)])
+        del self._input[:len(line)]
+        return line
 
     # --- the command
     async def _serve(self, identity: Identity, invocation: Invocation) -> None:

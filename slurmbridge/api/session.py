@@ -22,6 +22,7 @@ class Wire(Protocol):
     async def send(self, data: bytes) -> None: ...
     async def ask(self, data: bytes) -> tuple[int, bytes]: ...
     async def read_input(self) -> bytes: ...
+    async def read_line(self) -> bytes: ...
     @property
     def closed(self) -> asyncio.Event: ...
 
@@ -29,7 +30,7 @@ class Wire(Protocol):
 class ClientSession:
     """``views.session.Session`` over one connection of the command protocol."""
 
-    __slots__ = ("acts", "handed_over", "identity", "invocation", "views", "_now", "_wire")
+    __slots__ = ("_now", "_wire", "acts", "handed_over", "identity", "invocation", "views")
 
     def __init__(self, wire: Wire, identity: Identity, invocation: Invocation, views: Views, acts: Acts,
                  now) -> None:  # type: ignore[no-untyped-def]
@@ -57,6 +58,9 @@ class ClientSession:
 
     async def read_stdin(self) -> bytes:
         return await self._wire.read_input()
+
+    async def read_line(self) -> bytes:
+        return await self._wire.read_line()
 
     async def write_stdout(self, text: str) -> None:
         await self._write(b"O", text)
