@@ -5,7 +5,6 @@ lines that Slurm's client logs before it gives up (sbatch(1), srun(1)).
 """
 from __future__ import annotations
 
-import signal as _signal
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -30,9 +29,8 @@ def is_blank(text: str) -> bool:
 
 # -- signals ---------------------------------------------------------------------------------------------------------
 
-_SIGNALS = {name: int(getattr(_signal, "SIG" + name)) for name in (
-    "HUP", "INT", "QUIT", "ABRT", "KILL", "ALRM", "TERM", "CHLD", "USR1", "USR2", "PIPE", "URG", "CONT", "STOP",
-    "TSTP", "TTIN", "TTOU", "XCPU")}
+_SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "ABRT": 6, "KILL": 9, "ALRM": 14, "TERM": 15, "CHLD": 17, "USR1": 10,
+            "USR2": 12, "PIPE": 13, "URG": 23, "CONT": 18, "STOP": 19, "TSTP": 20, "TTIN": 21, "TTOU": 22, "XCPU": 24}
 _SIGNAL_NAMES = {number: name for name, number in _SIGNALS.items()}
 
 

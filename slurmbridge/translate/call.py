@@ -1,23 +1,15 @@
-"""What the client's process knows when it submits, what it may ask for, and how it ends.
-
-The client's logic is written as generators: they yield the file they need and get its bytes (or the OSError) back, so
-that the same code serves a synchronous caller, an asynchronous session and a test without files.
-"""
+"""What the client's process knows when it submits, and what comes of it: a refusal or something to send."""
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.slurm.settings import SlurmConf
 
 if TYPE_CHECKING:
     from slurmbridge.slurm.option_values import OptionSet
-
-T = TypeVar("T")
-Asking = Generator["str | None", "bytes | OSError", T]
-"""Yields a path (None: standard input), receives its content or the error, returns T."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,36 +65,3 @@ class Submission:
     @property
     def warnings(self) -> list[str]:
         return self.stderr.splitlines()
-
-
-def run(asking: Asking[T], read_file: Callable[[str], bytes], read_stdin: Callable[[], bytes] | None = None) -> T:
-    """Drives a generator with plain functions; read_file raises OSError."""
-    answer: bytes | OSError | None = None
-    try:
-        wanted = next(asking)
-        while True:
-            try:
-                answer = (read_stdin or bytes)() if wanted is None else read_file(wanted)
-            except OSError as error:
-                answer = error
-            wanted = asking.send(answer)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-
-
-async def run_async(asking: Asking[T], read_file: Callable[[str], Awaitable[bytes]],
-                    read_stdin: Callable[[], Awaitable[bytes]]) -> T:
-    """The same for a session's coroutines."""
-    answer: bytes | OSError
-    try:
-        wanted = next(asking)
-        while True:
-            try:
-                answer = await (read_stdin() if wanted is None else read_file(wanted))
-            except OSError as error:
-                answer = error
-            wanted = asking.send(answer)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result

@@ -4,12 +4,12 @@ from __future__ import annotations
 from slurmbridge.slurm import errors, tres
 from slurmbridge.slurm.hostlist import HostlistError, parse
 from slurmbridge.slurm.jobspec import JobRequest
+from slurmbridge.slurm.option_checks import is_arbitrary
 from slurmbridge.slurm.option_values import ClientExit, OptionSet
 from slurmbridge.slurm.options import PYXIS
 from slurmbridge.slurm.words import Distribution
 from slurmbridge.translate import gres_check
 from slurmbridge.translate.call import Call
-from slurmbridge.translate.checks import is_arbitrary
 
 
 def describe(opts: OptionSet, call: Call, error_exit: int) -> JobRequest:

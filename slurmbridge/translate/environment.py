@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 
+from slurmbridge.slurm.asking import Asking
 from slurmbridge.slurm.option_values import ClientExit, OptionSet
-from slurmbridge.translate.call import Asking, Call
+from slurmbridge.translate.call import Call
 
 PROPAGATED = ("CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS")
 """The resource limits Slurm knows, in its order."""

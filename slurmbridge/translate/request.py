@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from slurmbridge.translate.call import Asking, Call, ClientError, Submission, run, run_async
+from slurmbridge.slurm.asking import Asking, run, run_async
+from slurmbridge.translate.call import Call, ClientError, Submission
 from slurmbridge.translate.sbatch import submission as sbatch_submission
 
 __all__ = ["Call", "ClientError", "Submission", "build_requests", "build_requests_async", "submit"]

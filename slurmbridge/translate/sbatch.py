@@ -6,16 +6,17 @@ line again; then everything is checked together (sbatch(1)).
 """
 from __future__ import annotations
 
-from slurmbridge.slurm import directives, foreign, getopt
+from slurmbridge.slurm import directives, foreign
+from slurmbridge.slurm import option_checks as checks
+from slurmbridge.slurm.asking import Asking
 from slurmbridge.slurm.jobspec import JobRequest
-from slurmbridge.slurm.memory import leading_int
-from slurmbridge.slurm.option_env import EARLY, ENVIRONMENT
+from slurmbridge.slurm.option_env import EARLY
+from slurmbridge.slurm.option_reading import error_exit_code, print_options, read_environment, read_options
+from slurmbridge.slurm.option_sizes import settle_sizes
 from slurmbridge.slurm.option_values import EXIT_MINUS_ONE, Caller, ClientExit, Log, OptionSet
-from slurmbridge.slurm.options import table_of
-from slurmbridge.translate import checks, environment
-from slurmbridge.translate.call import Asking, Call, ClientError, Submission
+from slurmbridge.translate import environment
+from slurmbridge.translate.call import Call, ClientError, Submission
 from slurmbridge.translate.describe import describe
-from slurmbridge.translate.sizes import settle_sizes
 
 
 def submission(call: Call) -> Asking[Submission]:
@@ -30,38 +31,8 @@ def submission(call: Call) -> Asking[Submission]:
     return client.result
 
 
-def error_exit_code(env: dict[str, str], variable: str, log: Log) -> int:
-    """SLURM_EXIT_ERROR and its kin."""
-    value = env.get(variable)
-    if value is None:
-        return 1
-    code = (leading_int(value) or (0, ""))[0]
-    if not code:
-        log.error(f"{variable} has zero value")
-        return 1
-    return code & 0xFF
-
-
 def caller_of(call: Call, env: dict[str, str]) -> Caller:
     return Caller(env, call.cwd, call.now_s, call.uid, call.conf.values, call.uid_of, call.gid_of)
-
-
-def read_options(opts: OptionSet, program: str, args: list[str], *, by_env: bool = False,
-                 early: bool = False) -> int:
-    """getopt over ``args``; returns where the operands begin. Raises ClientExit."""
-    parser = getopt.Parser(program, args, table_of(opts.command))
-    while (item := parser.next()) is not None:
-        if item[0] == "?" and parser.error:
-            opts.log.raw(parser.error)
-        opts.process(item[0], item[1], by_env=by_env, early=early)
-    return parser.index
-
-
-def read_environment(opts: OptionSet) -> None:
-    env = opts.caller.env
-    for variable, key in ENVIRONMENT[opts.command]:
-        if variable in env:
-            opts.process(key, env[variable], by_env=True)
 
 
 class _Sbatch:
@@ -330,14 +301,3 @@ def component_variables(opts: OptionSet, env: dict[str, str]) -> dict[str, str]:
         "SLURM_DIST_PLANESIZE": layout.plane_size if plane else None,
         "SLURM_THREADS_PER_CORE": opts["threads_per_core"]}
     return {name: str(value) for name, value in pairs.items() if value is not None}
-
-
-def print_options(opts: OptionSet) -> None:
-    """The table of -v."""
-    line = "-------------------- --------------------"
-    opts.log.info("defined options")
-    opts.log.info(line)
-    for name, value in opts.shown().items():
-        opts.log.info(f"{name:<20}: {'(null)' if value is None else value}")
-    opts.log.info(line)
-    opts.log.info("end of defined options")

@@ -1,8 +1,8 @@
 """Nodes, tasks and CPUs: the sanity checks of the clients and the numbers they derive from each other."""
 from __future__ import annotations
 
+from slurmbridge.slurm.option_checks import is_arbitrary, node_names, verbose_info
 from slurmbridge.slurm.option_values import ClientExit, OptionSet
-from slurmbridge.translate.checks import is_arbitrary, node_names, verbose_info
 
 
 def settle_sizes(opts: OptionSet, error_exit: int) -> bool:

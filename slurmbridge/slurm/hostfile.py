@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 from slurmbridge.slurm import hostlist
+from slurmbridge.slurm.asking import Asking
 from slurmbridge.slurm.memory import leading_int
 from slurmbridge.slurm.option_values import OptionSet
-from slurmbridge.translate.call import Asking
 
 MAX_HOSTS = 65536
 """Slurm's limit for the nodes of a cluster."""

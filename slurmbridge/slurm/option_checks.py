@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 from slurmbridge.slurm import bindings, hostlist, tres
+from slurmbridge.slurm.asking import Asking
+from slurmbridge.slurm.hostfile import is_file_name, read_hostfile
 from slurmbridge.slurm.option_values import EXIT_MINUS_ONE, ClientExit, OptionSet
 from slurmbridge.slurm.words import Distribution, WordError
-from slurmbridge.translate.call import Asking
-from slurmbridge.translate.hostfile import is_file_name, read_hostfile
 
 _ENV_PREFIX = {"sbatch": "SBATCH", "salloc": "SALLOC", "srun": "SLURM"}
 _NOT_PER_TASK = ("mem", "energy", "node", "billing", "fs", "vmem", "pages", "bb")
