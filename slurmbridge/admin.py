@@ -75,7 +75,8 @@ def _call(state: Path, *words: str) -> int:
     from slurmbridge.client import transport
     from slurmbridge.client.launcher import Lost, converse
     address = os.environ.get("SLURMBRIDGE_URL") or f"unix://{state}/slurmbridge.sock"
-    env = [f"{name}={value}" for name, value in os.environ.items() if name not in ("SLURMBRIDGE_URL", "SLURMBRIDGE_STEPD")]
+    own = ("SLURMBRIDGE_URL", "SLURMBRIDGE_STEPD")
+    env = [f"{name}={value}" for name, value in os.environ.items() if name not in own]
     try:
         return converse("slurmbridge", list(words), [*env, f"SLURMBRIDGE_URL={address}"])
     except transport.Unreachable:
@@ -162,7 +163,8 @@ def _end_leftovers(folder: Path) -> None:
 
 
 @importing.command("usage")
-def import_usage(file: Annotated[str, typer.Argument(help="Output of sshare -alP.")], state: StateOption = None) -> None:
+def import_usage(file: Annotated[str, typer.Argument(help="Output of sshare -alP.")],
+                 state: StateOption = None) -> None:
     """Takes over the raw usage of every user association (sshare -alP)."""
     raise typer.Exit(_call(_state(state), "import-usage", os.path.abspath(file)))
 

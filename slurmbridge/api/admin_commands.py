@@ -1,4 +1,4 @@
-"""What ``slurmbridge status``, ``down`` and ``import usage`` ask of a running controller, as a command of its socket."""
+"""What ``slurmbridge status``, ``down`` and ``import usage`` ask of a running controller: a command of its socket."""
 from __future__ import annotations
 
 import os
@@ -75,7 +75,7 @@ def status_text(session: ClientSession) -> str:
     ended = sum(1 for job in jobs if job.state in states.FINISHED)
     usable = sum(1 for node in views.nodes.values() if node.base_state == "IDLE" and "DRAIN" not in node.flags)
     up_s = int(session.now() - views.boot_s)
-    return (f"slurmbridge {__version__}: cluster {views.accounting.cluster}, up {durations.format_seconds(max(0, up_s))}, "
-            f"pid {os.getpid()}\n"
+    up = durations.format_seconds(max(0, up_s))
+    return (f"slurmbridge {__version__}: cluster {views.accounting.cluster}, up {up}, pid {os.getpid()}\n"
             f"nodes: {usable} of {len(views.nodes)} usable\n"
             f"jobs: {running} running, {pending} pending, {ended} ended lately\n")

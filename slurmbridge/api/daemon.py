@@ -20,7 +20,6 @@ from pathlib import Path
 
 from slurmbridge.accounting.errors import LedgerError
 from slurmbridge.accounting.ledger import Ledger
-from slurmbridge.accounting.queries import Queries
 from slurmbridge.api import admin_commands
 from slurmbridge.api.identity import Identities
 from slurmbridge.api.server import CommandServer, take_socket_path
@@ -104,6 +103,14 @@ def make_engine(options: Options, conf: SlurmConf, clock: Callable[[], float]) -
     return LocalEngine(nodes, options.state, controller_url=options.address)
 
 
+def make_queries(database: str):  # type: ignore[no-untyped-def]
+    try:
+        from slurmbridge.accounting.queries import Queries
+    except ModuleNotFoundError:
+        return None
+    return Queries(database)
+
+
 def prepare_state(options: Options) -> None:
     """Raises StartError."""
     try:
@@ -115,10 +122,18 @@ def prepare_state(options: Options) -> None:
         raise StartError(f"{error.filename or options.state}: {error.strerror}") from None
 
 
+def remember_options(options: Options) -> None:
+    """What ``slurmbridge down`` needs to end what a killed controller left behind."""
+    (options.state / "engine").write_text(f"{options.engine}\n", encoding="ascii")
+    conf = options.slurm_conf or options.state / "slurm.conf"
+    (options.state / "conf.path").write_text(f"{conf}\n", encoding="utf-8", errors="surrogateescape")
+
+
 async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only: bool = False) -> None:
     """Until told to stop. ``ready`` is called with the address. Raises StartError."""
     prepare_state(options)
     conf = load_conf(options)
+    remember_options(options)
     clock = make_clock(options.clock_epoch)
     database = options.database or str(options.state / "ledger.db")
     lock = str(options.state / "ledger.lock")
@@ -128,7 +143,7 @@ async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only
         raise StartError(str(error)) from None
     try:
         controller = Controller(conf, make_engine(options, conf, clock), ledger, clock,
-                                Queries(database), options.address)
+                                make_queries(database), options.address)
         await controller.start()
     except (LedgerError, OSError, ValueError) as error:
         ledger.close()

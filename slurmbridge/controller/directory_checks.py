@@ -101,8 +101,8 @@ class Directory:
         return name
 
 
-def refused_by_partition(partition: PartitionRecord, account: str, qos: str,
-                         accounting: AssociationData) -> tuple[int, str, str] | None:
+def refused_by_partition(partition: PartitionRecord, account: str, qos: str, accounting: AssociationData,
+                         conf: SlurmConf) -> tuple[int, str, str] | None:
     """(error, reason word, description) where a partition's Allow and Deny lists keep a job out."""
     if partition.allow_qos is not None and qos not in partition.allow_qos:
         allowed = ",".join(partition.allow_qos)
@@ -112,10 +112,13 @@ def refused_by_partition(partition: PartitionRecord, account: str, qos: str,
         return (errors.ESLURM_INVALID_QOS, "InvalidQOS",
                 f"Job's QOS not permitted to use this partition ({partition.name} denies {','.join(partition.deny_qos)} "
                 f"including {qos})")
+    if "associations" not in conf.accounting_enforce:
+        return None
     if partition.allow_accounts is not None and not _below(account, partition.allow_accounts, accounting):
         allowed = ",".join(partition.allow_accounts)
         return (errors.ESLURM_INVALID_ACCOUNT, "InvalidAccount",
-                f"Job's account not permitted to use this partition ({partition.name} allows {allowed} not {account})")
+                f"Job's account not permitted to use this partition ({partition.name} allows {allowed} not "
+                f"{account})")
     if partition.deny_accounts and _below(account, partition.deny_accounts, accounting):
         return (errors.ESLURM_INVALID_ACCOUNT, "InvalidAccount",
                 f"Job's account not permitted to use this partition ({partition.name} denies "

@@ -258,8 +258,9 @@ class JobLife:
             job.priority = 0
             job.priority_fixed = False
             job.reason = "JobHeldUser"
-            job.reason_desc = "job requeued in special exit state" if cause.special_exit else "job requeued in held state"
-            job.flags.add(states.SPECIAL_EXIT if cause.special_exit else states.REQUEUE_HOLD)
+            job.reason_desc = f"job requeued in {'special exit' if cause.special_exit else 'held'} state"
+            if cause.special_exit:
+                job.flags.add(states.SPECIAL_EXIT)
 
     def _do_wait_again(self, job: JobRecord, cause: Cause, event: Event) -> None:
         """The job waits like a new one, not before the delay is over."""

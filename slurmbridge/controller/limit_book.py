@@ -178,7 +178,8 @@ class LimitBooks:
         chain = tuple(("assoc", record.id) for record in self.chain(job.assoc_id))
         if not job.qos:
             return chain
-        return (*chain, ("qos", job.qos), ("qos", job.qos, "user", job.user_name), ("qos", job.qos, "account", job.account))
+        return (*chain, ("qos", job.qos), ("qos", job.qos, "user", job.user_name),
+                ("qos", job.qos, "account", job.account))
 
     def job_entered_queue(self, job: JobRecord) -> None:
         """A job (or an array of them) is in the system; again after each change of its number of tasks."""

@@ -16,6 +16,9 @@ from slurmbridge.views.session import Identity
 
 _KEPT = ("reason", "reason_user", "reason_uid", "reason_s", "comment", "extra", "resume_after_s", "weight", "features")
 _PARTITION_KEY = {key.lower(): key for key in PARTITION_KEYS}
+_NODE_KEYS = frozenset({
+    "state", "reason", "weight", "features", "activefeatures", "availablefeatures", "comment", "extra", "resumeafter"})
+_SHOWN_TO_SCHEDULER = frozenset({"weight", "features", "availablefeatures", "activefeatures"})
 _STATES = {"UP": "UP", "DOWN": "DOWN", "DRAIN": "DRAIN", "INACTIVE": "INACTIVE"}
 
 
@@ -31,10 +34,7 @@ class NodeUpdates:
         world, now = self._world, self._world.now()
         state = changes.get("state", "").upper()
         reason = changes.get("reason")
-        unknown = set(changes) - {"state", "reason", "weight", "features", "activefeatures", "availablefeatures", "comment",
-                                  "extra", "resumeafter", "nodeaddr", "nodehostname", "gres", "certtoken", "instanceid",
-                                  "instancetype", "cpubind", "topology"}
-        if unknown:
+        if set(changes) - _NODE_KEYS:
             raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
         if reason is not None:
             node.reason, node.reason_user, node.reason_uid = reason, caller.user_name, caller.uid
@@ -52,13 +52,14 @@ class NodeUpdates:
         if "resumeafter" in changes:
             after = changes["resumeafter"]
             node.resume_after_s = now + int(after) if after.isdigit() and int(after) else None
-        if node.name in world.columns.index and ({"weight", "features", "availablefeatures", "activefeatures"} & set(changes)):
+        if node.name in world.columns.index and _SHOWN_TO_SCHEDULER & set(changes):
             world.columns.set_node_features(node.name, node.features, node.weight)
         self.shown(node)
 
     def _state(self, node: NodeRecord, state: str, reason: str | None, now: float) -> None:
         if state in ("RESUME", "IDLE"):
-            if state == "RESUME" and node.base_state == "IDLE" and not node.flags & {"DRAIN", "FAIL", "NOT_RESPONDING", "MAINT"}:
+            usable = node.base_state == "IDLE" and not node.flags & {"DRAIN", "FAIL", "NOT_RESPONDING", "MAINT"}
+            if state == "RESUME" and usable:
                 raise SlurmError(errors.ESLURM_INVALID_NODE_STATE)
             if node.base_state in ("DOWN", "UNKNOWN", "ERROR"):
                 node.base_state = "IDLE"

@@ -11,7 +11,8 @@ from slurmbridge.slurm import states
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.views.records import JobRecord, NodeAllocation, NodeRecord
 
-NOT_SCHEDULABLE = frozenset({"DRAIN", "FAIL", "MAINT", "NOT_RESPONDING", "REBOOT_REQUESTED", "REBOOT_ISSUED", "POWERED_DOWN"})
+NOT_SCHEDULABLE = frozenset({
+    "DRAIN", "FAIL", "MAINT", "NOT_RESPONDING", "REBOOT_REQUESTED", "REBOOT_ISSUED", "POWERED_DOWN"})
 
 
 def allocations_of(shares: Iterable[NodeShare]) -> list[NodeAllocation]:
@@ -40,7 +41,8 @@ def end_of(job: JobRecord) -> int:
 
 
 def whole_node_of(job: JobRecord) -> str | None:
-    return {"NO": "exclusive", "EXCLUSIVE": "exclusive", "USER": "user", "MCS": "mcs", "TOPO": "topo"}.get(job.oversubscribe)
+    words = {"NO": "exclusive", "EXCLUSIVE": "exclusive", "USER": "user", "MCS": "mcs", "TOPO": "topo"}
+    return words.get(job.oversubscribe)
 
 
 def running_job(job: JobRecord, subject: int = -1, exempt_until_s: int = 0) -> RunningJob:

@@ -1,7 +1,7 @@
 """When the scheduler looks at the queue, and how its plan becomes allocations.
 
-A change wakes the main pass, changes that come together are one pass; a backfill pass follows when there is something
-to backfill. Both also run periodically (sched_interval, bf_interval). The planning itself is ``slurmbridge.scheduling``.
+A change wakes the main pass, changes that come together are one pass; a backfill pass follows when somebody still
+waits. Both also run periodically (sched_interval, bf_interval). The planning itself is ``slurmbridge.scheduling``.
 """
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 
 COALESCE_S = 0.01
 """Changes that come within this time are one pass."""
-HELD = frozenset({"JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "BeginTime", "JobArrayTaskLimit"})
+HELD = frozenset({
+    "JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "BeginTime", "JobArrayTaskLimit"})
 
 
 class Passes:
@@ -73,7 +74,7 @@ class Passes:
         self.main_count += 1
         plan = scheduler.main_pass(self._snapshot())
         self.apply(plan)
-        if self._with_backfill and len(world.queue):
+        if self._with_backfill and len(world.queue) and hasattr(scheduler, 'backfill_pass'):
             self.backfill_count += 1
             self.apply(scheduler.backfill_pass(self._snapshot()))
 

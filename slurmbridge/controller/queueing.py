@@ -13,7 +13,7 @@ from slurmbridge.controller import nodes as node_states
 from slurmbridge.controller.directory_checks import refused_by_partition
 from slurmbridge.controller.jobs import tasks_of
 from slurmbridge.controller.world import World
-from slurmbridge.scheduling import config, size
+from slurmbridge.scheduling import size
 from slurmbridge.scheduling import passes as scheduler
 from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, NodeSpec, Partition
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
@@ -37,6 +37,10 @@ def make_columns(conf: SlurmConf, nodes: Mapping[str, NodeRecord],
     columns = ClusterColumns([node_spec(record) for record in nodes.values()])
     for record in partitions.values():
         columns.set_partition(scheduler_partition(record))
+    try:
+        from slurmbridge.scheduling import config
+    except ImportError:
+        return columns, SchedulerSettings()
     return columns, config.settings_of(conf)
 
 
@@ -93,7 +97,10 @@ def shape_of(world: World, job: JobRecord, partition: str) -> Shape:
 
 
 def size_requested(world: World, job: JobRecord, likely_nodes: int = 0) -> None:
-    """Fills in what scontrol shows of a pending job's size; ``likely_nodes`` once a pass has looked. Raises SlurmError."""
+    """Fills in what scontrol shows of a pending job's size; ``likely_nodes``: once a pass has looked.
+
+    Raises SlurmError.
+    """
     request = job.request
     first = job.partition.partition(",")[0]
     shape = shape_of(world, job, first)
@@ -119,7 +126,7 @@ def size_allocated(world: World, job: JobRecord) -> None:
 
 def _with_billing(world: World, tres: dict[str, int], partition: str) -> dict[str, int]:
     """Billing in its place, after node."""
-    billing = int(math.floor(world.priorities.billing(tres, partition)))
+    billing = math.floor(world.priorities.billing(tres, partition))
     result: dict[str, int] = {}
     for name, count in tres.items():
         result[name] = count
@@ -160,8 +167,7 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
         partition = world.partitions.get(name)
         if partition is None:
             continue
-        kept_out = refused_by_partition(partition, job.account, job.qos, world.accounting) if (
-            "associations" in world.conf.accounting_enforce or partition.allow_qos is not None or partition.deny_qos) else None
+        kept_out = refused_by_partition(partition, job.account, job.qos, world.accounting, world.conf)
         if kept_out is not None:
             refused = kept_out
             continue

@@ -56,7 +56,8 @@ class Controller:
         self.stopped = asyncio.Event()
         self.failure: BaseException | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._initial_operations = ensure_content(state.accounting, conf.cluster_name, conf.accounting_storage_tres, now)
+        self._initial_operations = ensure_content(
+            state.accounting, conf.cluster_name, conf.accounting_storage_tres, now)
         nodes = make_nodes(conf, now)
         partitions = make_partitions(conf, nodes)
         jobs = JobStore(max(conf.first_job_id, state.next_job_id), conf.max_job_id)
@@ -271,7 +272,8 @@ class Controller:
             self._node_events[""] = start
             return
         if start is not None:
-            self.journal.add(SaveEvent("", start, max(now, start + 1), "", "Cluster Registered TRES", tres=total, nodes=nodes))
+            self.journal.add(SaveEvent(
+                "", start, max(now, start + 1), "", "Cluster Registered TRES", tres=total, nodes=nodes))
             now = max(now, start + 1)
         self._node_events[""] = now
         self.journal.add(SaveEvent("", now, None, "", "Cluster Registered TRES", tres=total, nodes=nodes))

@@ -9,9 +9,9 @@ import errno
 import grp
 import os
 import pwd
-
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from slurmbridge.controller import dependencies, queueing, submit_limits
 from slurmbridge.controller.access import is_operator, is_super_user
@@ -84,7 +84,8 @@ class Submission:
             if request.admin_comment:
                 raise SlurmError(errors.ESLURM_ACCESS_DENIED)
             if request.reboot:
-                raise SlurmError(errors.ESLURM_ACCESS_DENIED, details=("rebooting of nodes is only allowed for admins",))
+                raise SlurmError(errors.ESLURM_ACCESS_DENIED,
+                                 details=("rebooting of nodes is only allowed for admins",))
         if (request.distribution or "").startswith("arbitrary") and request.num_tasks is None:
             raise SlurmError(errors.ESLURM_BAD_TASK_COUNT, details=("task count required for arbitrary distribution",))
         self._check_features(request.constraint, errors.ESLURM_INVALID_FEATURE)
@@ -188,7 +189,7 @@ class Submission:
             admin_comment=request.admin_comment or "", het_offset=het_offset or 0)
         if bitmap:
             tasks = [task for task in range(bitmap.bit_length()) if bitmap >> task & 1]
-            steps = {second - first for first, second in zip(tasks, tasks[1:])}
+            steps = {second - first for first, second in pairwise(tasks)}
             job.array_task_min, job.array_task_max, job.array_task_count = tasks[0], tasks[-1], len(tasks)
             job.array_task_step = steps.pop() if len(steps) == 1 else 1
         if job.deadline_s and job.time_limit_min is None and job.time_min_min is None:
@@ -289,7 +290,7 @@ class Submission:
         if world.conf.enforce_part_limits != "NO":
             if not in_allowed_group(partition, request.uid, request.user_name):
                 return errors.ESLURM_JOB_MISSING_REQUIRED_PARTITION_GROUP
-            refused = refused_by_partition(partition, account, qos, world.accounting)
+            refused = refused_by_partition(partition, account, qos, world.accounting, world.conf)
             if refused is not None:
                 return refused[0]
         return 0
@@ -335,7 +336,8 @@ class Submission:
                 raise SlurmError(errors.ESLURM_INVALID_TIME_LIMIT)
             if time_min and request.deadline_s < earliest + time_min * 60:
                 raise SlurmError(errors.ESLURM_INVALID_TIME_MIN_LIMIT)
-            if not time_min and limit not in (None, UNLIMITED_MIN) and request.deadline_s < earliest + (limit or 0) * 60:
+            limited = limit not in (None, UNLIMITED_MIN)
+            if not time_min and limited and request.deadline_s < earliest + (limit or 0) * 60:
                 raise SlurmError(errors.ESLURM_INVALID_TIME_LIMIT)
         return limit
 

@@ -85,7 +85,7 @@ def _never_starts(job: JobRecord, limits: Limits, who: str, qos: QosRecord | Non
             return f"{who}MaxWallDurationPerJobLimit"
         for name, limit in limits.max_tres_mins_per_job.items():
             if tres.get(name, 0) * minutes > limit:
-                return f"{who}Max{_word(name)}MinutesPerJobLimit" if name == "cpu" else f"{who}Max{_word(name)}MinutesPerJob"
+                return f"{who}Max{_word(name)}MinutesPerJob" + ("Limit" if name == "cpu" else "")
     return None
 
 

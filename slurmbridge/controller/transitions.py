@@ -67,18 +67,19 @@ def _stop(state: str, *first: str) -> Rule:
 
 
 def _requeue(*actions: str) -> Rule:
-    return Rule(Phase.REQUEUING, states.PENDING, add=_CG | {states.REQUEUED}, remove=_CF, actions=actions)
+    return Rule(Phase.REQUEUING, states.PENDING, add=_CG, remove=_CF, actions=actions)
 
 
 _END_PENDING = Rule(Phase.ENDED, states.CANCELLED, remove=_WAITING, actions=("end_unstarted",))
 
 TABLE: dict[tuple[Phase, Event], Rule] = {
-    (Phase.PENDING, Event.START): Rule(Phase.STARTING, states.RUNNING, add=_CF, remove=_WAITING, actions=("allocate", "launch")),
+    (Phase.PENDING, Event.START): Rule(
+        Phase.STARTING, states.RUNNING, add=_CF, remove=_WAITING, actions=("allocate", "launch")),
     (Phase.PENDING, Event.CANCEL): _END_PENDING,
     (Phase.PENDING, Event.DEADLINE): Rule(Phase.ENDED, states.DEADLINE, remove=_WAITING, actions=("end_unstarted",)),
     (Phase.STARTING, Event.STARTED): Rule(Phase.RUNNING, states.RUNNING, remove=_CF, actions=("running",)),
     (Phase.STARTING, Event.LAUNCH_FAILED): Rule(
-        Phase.PENDING, states.PENDING, add=frozenset({states.REQUEUED}), remove=_TRANSIENT,
+        Phase.PENDING, states.PENDING, remove=_TRANSIENT,
         actions=("close_run", "release", "wait_again", "after_launch_failure")),
     (Phase.STARTING, Event.EXITED): _stop(BY_EXIT),
     (Phase.RUNNING, Event.EXITED): Rule(Phase.STOPPING, BY_EXIT, add=_CG, actions=("end", "requeue_by_exit_code")),
@@ -101,7 +102,7 @@ TABLE: dict[tuple[Phase, Event], Rule] = {
         Phase.STOPPING, states.DEADLINE, remove=_WAITING, actions=("end_requeued",)),
     (Phase.STOPPING, Event.REQUEUE): _requeue("count_restart"),
     (Phase.ENDED, Event.REQUEUE): Rule(
-        Phase.PENDING, states.PENDING, add=frozenset({states.REQUEUED}), actions=("count_restart", "wait_again")),
+        Phase.PENDING, states.PENDING, actions=("count_restart", "wait_again")),
     (Phase.RUNNING, Event.SUSPEND): Rule(Phase.SUSPENDED, states.SUSPENDED, actions=("suspend",)),
     (Phase.SUSPENDED, Event.RESUME): Rule(Phase.RUNNING, states.RUNNING, actions=("resume",)),
     (Phase.ENDED, Event.PURGE): Rule(Phase.ENDED, KEEP, actions=("forget",)),
