@@ -40,6 +40,7 @@ class Passes:
         self._last_main = 0.0
         self._last_backfill = 0.0
         self.main_count = self.backfill_count = 0
+        self.stopped = False                      # nothing starts any more
         parameters = world.conf.scheduler_parameters
         self._sched_interval = _seconds(parameters.get("sched_interval"), 60.0)
         self._bf_interval = max(_seconds(parameters.get("bf_interval"), 30.0), 0.5)
@@ -69,7 +70,7 @@ class Passes:
         """One main pass and, when it left somebody waiting, one backfill pass."""
         world = self._world
         self.update_priorities()
-        if not len(world.queue):
+        if not len(world.queue) or self.stopped:
             return
         self.main_count += 1
         plan = scheduler.main_pass(self._snapshot())

@@ -22,7 +22,7 @@ from slurmbridge.controller.inventory import make_nodes, make_partitions
 from slurmbridge.controller.jobs import JobStore
 from slurmbridge.controller.journal import Journal
 from slurmbridge.controller.launching import Launching
-from slurmbridge.controller.life import JobLife
+from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.limit_book import LimitBooks
 from slurmbridge.controller.node_updates import NodeUpdates, PartitionUpdates
 from slurmbridge.controller.nodes import show_to_scheduler
@@ -30,6 +30,7 @@ from slurmbridge.controller.passes import Passes
 from slurmbridge.controller.priorities import Priorities
 from slurmbridge.controller.submission import Submission
 from slurmbridge.controller.timers import Timers
+from slurmbridge.controller.transitions import Event
 from slurmbridge.controller.views import ControllerViews
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling.queue import QueueColumns
@@ -41,6 +42,7 @@ from slurmbridge.views.session import Identity
 
 log = logging.getLogger(__name__)
 TICK_S = 0.25
+DOWN_GRACE_S = 2.0
 META_EVERY_S = 5.0
 
 
@@ -181,14 +183,14 @@ class Controller:
         self.stopped.set()
 
     async def close(self, *, end_runs: bool = False) -> None:
-        """Ends the tasks, writes what is left and lets go of the engine; ``end_runs`` ends what it started."""
+        """Ends the tasks, writes what is left and lets go of the engine; ``end_runs`` first ends what it started."""
+        if end_runs and self.failure is None:
+            await self._end_runs()
         for task in self._tasks:
             task.remove_done_callback(self._task_ended)
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.failure is None:
-            if end_runs:
-                await self._end_runs()
             self._save_usage()
             with contextlib.suppress(Exception):
                 await self.journal.durable()
@@ -196,7 +198,16 @@ class Controller:
         self.ledger.close()
 
     async def _end_runs(self) -> None:
-        """slurmbridge down: running jobs end with the engine; their outcome is recorded by the next start."""
+        """slurmbridge down: running jobs are cancelled; what is pending waits for the next start."""
+        self.passes.stopped = True
+        active = self.world.jobs.active
+        for job in list(active.values()):
+            grace_s = min(DOWN_GRACE_S, float(self.world.conf.kill_wait_s))
+            with contextlib.suppress(SlurmError):
+                self.life.apply(job, Event.CANCEL, Cause(uid=0, grace_s=grace_s))
+        end = asyncio.get_running_loop().time() + DOWN_GRACE_S + 8
+        while active and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(0.02)
         try:
             async with asyncio.timeout(30):
                 await self.world.engine.shutdown()
