@@ -272,6 +272,20 @@ def node_names(opts: OptionSet, text: str) -> hostlist.Hostlist:
         raise opts.log.fatal("Invalid node list specified") from None
 
 
+def arbitrary_counts(opts: OptionSet) -> None:
+    """An arbitrary layout has the tasks and nodes that its list names."""
+    text = opts["nodelist"]
+    if not is_arbitrary(opts) or not text or (opts["nodes_set"] and opts["ntasks_set"]) or "{" in text:
+        return
+    names = node_names(opts, text)
+    if not opts["ntasks_set"]:
+        opts["ntasks_set"], opts["ntasks"] = True, len(names)
+    if not opts["nodes_set"]:
+        opts["nodes_set"] = True
+        names.unique()
+        opts["min_nodes"] = opts["max_nodes"] = len(names)
+
+
 def _gres_flags(opts: OptionSet) -> None:
     parameters = opts.caller.conf.get("SelectTypeParameters", "").upper()
     flags = set(opts["gres_flags"])

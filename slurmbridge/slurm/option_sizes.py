@@ -1,13 +1,13 @@
 """Nodes, tasks and CPUs: the sanity checks of the clients and the numbers they derive from each other."""
 from __future__ import annotations
 
-from slurmbridge.slurm.option_checks import is_arbitrary, node_names, verbose_info
+from slurmbridge.slurm.option_checks import arbitrary_counts, node_names, verbose_info
 from slurmbridge.slurm.option_values import ClientExit, OptionSet
 
 
 def settle_sizes(opts: OptionSet, error_exit: int) -> bool:
     """sbatch and salloc. False after an error that is told together with others; raises ClientExit."""
-    _nodes_of_list(opts)
+    nodes_of_list(opts)
     if opts["cpus_set"] and opts["min_cpus"] < opts["cpus_per_task"]:
         opts["min_cpus"] = opts["cpus_per_task"]
     verified = plausible(opts)
@@ -28,8 +28,8 @@ def settle_sizes(opts: OptionSet, error_exit: int) -> bool:
             opts.log.warning(f"can't run {opts['ntasks']} processes on {opts['min_nodes']} nodes, setting nnodes to "
                              f"{opts['ntasks']}")
             opts["min_nodes"] = opts["max_nodes"] = opts["ntasks"]
-    _arbitrary(opts)
-    return verified & _tasks_per_core(opts)
+    arbitrary_counts(opts)
+    return verified & tasks_per_core(opts)
 
 
 def plausible(opts: OptionSet) -> bool:
@@ -48,7 +48,7 @@ def plausible(opts: OptionSet) -> bool:
     return good
 
 
-def _nodes_of_list(opts: OptionSet) -> None:
+def nodes_of_list(opts: OptionSet) -> None:
     """-w without -N asks for as many nodes as it names."""
     text = opts["nodelist"]
     if text and not opts["nodes_set"] and "{" not in text:
@@ -68,20 +68,7 @@ def _plane(opts: OptionSet, error_exit: int) -> None:
         raise ClientExit(error_exit)
 
 
-def _arbitrary(opts: OptionSet) -> None:
-    text = opts["nodelist"]
-    if not is_arbitrary(opts) or not text or (opts["nodes_set"] and opts["ntasks_set"]) or "{" in text:
-        return
-    names = node_names(opts, text)
-    if not opts["ntasks_set"]:
-        opts["ntasks_set"], opts["ntasks"] = True, len(names)
-    if not opts["nodes_set"]:
-        opts["nodes_set"] = True
-        names.unique()
-        opts["min_nodes"] = opts["max_nodes"] = len(names)
-
-
-def _tasks_per_core(opts: OptionSet) -> bool:
+def tasks_per_core(opts: OptionSet) -> bool:
     per_core, threads = opts["ntasks_per_core"], opts["threads_per_core"]
     if per_core is not None and threads is not None and threads < per_core:
         opts.log.error(f"--ntasks-per-core ({per_core}) can not be bigger than --threads-per-core ({threads})")

@@ -85,6 +85,7 @@ class OptionSet:
         self.node_sizes: tuple[int, ...] = ()
         self.argv: list[str] = []             # script or command with its arguments
         self.submit_line = ""
+        self.parsed: dict[str, str | None] = {}   # shown() before the checks, where a client keeps it
         self.verbose_by_env = self.verbose_by_cli = False
         self.reset_all(first=True)
 
@@ -108,6 +109,14 @@ class OptionSet:
 
     def _entry(self, key: str) -> Option:
         return self.options[key]
+
+    def copy(self) -> OptionSet:
+        """A snapshot that later options leave alone."""
+        other = OptionSet(self.command, self.caller, self.log)
+        other.values, other.given, other.by_env = dict(self.values), set(self.given), set(self.by_env)
+        other.node_sizes, other.argv = self.node_sizes, list(self.argv)
+        other.submit_line, other.parsed = self.submit_line, dict(self.parsed)
+        return other
 
     def reset(self, key: str) -> None:
         option = self._entry(key)

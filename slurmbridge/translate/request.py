@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from slurmbridge.slurm.asking import Asking, run, run_async
+from slurmbridge.translate.allocation import submission as allocation_submission
 from slurmbridge.translate.call import Call, ClientError, Submission
 from slurmbridge.translate.sbatch import submission as sbatch_submission
 
@@ -16,7 +17,7 @@ __all__ = ["Call", "ClientError", "Submission", "build_requests", "build_request
 
 def submit(call: Call) -> Asking[Submission]:
     """The client of ``call.command``."""
-    return sbatch_submission(call)
+    return sbatch_submission(call) if call.command == "sbatch" else allocation_submission(call)
 
 
 def build_requests(call: Call, read_file: Callable[[str], bytes],
