@@ -110,28 +110,43 @@ class GresKind:
 
 
 @dataclass(slots=True)
-class Use:
-    """What is taken, over nodes. ``core_busy``: (nodes, widest node's cores), padding is busy; ``gres_busy``: per kind
-    (nodes, most devices on a node), padding is busy; ``jobs``: running jobs per node; ``whole``: nodes given to one
-    job; ``owner``: uid whose --exclusive=user jobs (``owner_jobs`` many) hold the node, or NO_USER; ``limited``: cores
-    taken per socket by jobs of partitions that have MaxCPUsPerNode or MaxCPUsPerSocket."""
+class Counts:
+    """How much is free or held, over nodes: enough to decide whether a job fits.
 
-    core_busy: BoolArray
-    socket_free: IntArray                     # (nodes, most sockets): free cores
+    ``socket_free``: (nodes, most sockets) free cores; ``gres_free``: per kind; ``jobs``: running jobs; ``whole``: given to
+    one job; ``owner``: uid whose --exclusive=user jobs (``owner_jobs`` many) hold the node, or NO_USER; ``alone``: a job
+    of an OverSubscribe=EXCLUSIVE partition runs there; ``limited``: cores taken per socket by jobs of partitions that have
+    MaxCPUsPerNode or MaxCPUsPerSocket."""
+
+    socket_free: IntArray
     mem_alloc_mb: IntArray
-    gres_busy: list[BoolArray]
+    gres_free: list[IntArray]
     jobs: IntArray
     whole: BoolArray
     owner: IntArray
     owner_jobs: IntArray
-    exclusive_partition: BoolArray            # a job of an OverSubscribe=EXCLUSIVE partition runs there
+    alone: BoolArray
     limited: dict[str, IntArray]
 
+    def counts(self) -> Counts:
+        """An independent copy of the counts alone."""
+        return Counts(self.socket_free.copy(), self.mem_alloc_mb.copy(), [g.copy() for g in self.gres_free],
+                      self.jobs.copy(), self.whole.copy(), self.owner.copy(), self.owner_jobs.copy(), self.alone.copy(),
+                      {name: used.copy() for name, used in self.limited.items()})
+
+
+@dataclass(slots=True)
+class Use(Counts):
+    """Counts, and which cores and devices. ``core_busy``: (nodes, widest node's cores), padding is busy;
+    ``gres_busy``: per kind (nodes, most devices on a node), padding is busy."""
+
+    core_busy: BoolArray
+    gres_busy: list[BoolArray]
+
     def copy(self) -> Use:
-        return Use(self.core_busy.copy(), self.socket_free.copy(), self.mem_alloc_mb.copy(),
-                   [g.copy() for g in self.gres_busy], self.jobs.copy(), self.whole.copy(), self.owner.copy(),
-                   self.owner_jobs.copy(), self.exclusive_partition.copy(),
-                   {name: used.copy() for name, used in self.limited.items()})
+        c = self.counts()
+        return Use(c.socket_free, c.mem_alloc_mb, c.gres_free, c.jobs, c.whole, c.owner, c.owner_jobs, c.alone, c.limited,
+                   self.core_busy.copy(), [g.copy() for g in self.gres_busy])
 
 
 class ClusterColumns:
@@ -161,6 +176,7 @@ class ClusterColumns:
         self.completing: BoolArray = np.zeros(count, dtype=np.bool_)
         self.features: dict[str, BoolArray] = {}
         self.gres_kinds: list[GresKind] = []
+        self._kind_index: dict[tuple[str, str], int] = {}
         self.gres_total: list[IntArray] = []
         self.gres_base: list[IntArray] = []                            # first device index of this kind on each node
         self.partitions: dict[str, Partition] = {}
@@ -173,10 +189,10 @@ class ClusterColumns:
         core_busy = np.arange(width)[None, :] >= self.cores[:, None]
         gres_busy = [np.arange(int(total.max(initial=1)))[None, :] >= total[:, None] for total in self.gres_total]
         sockets = np.arange(int(self.sockets.max(initial=1)))[None, :] < self.sockets[:, None]
-        self.use = Use(core_busy, sockets * self.cores_per_socket[:, None], np.zeros(count, dtype=np.int64), gres_busy,
-                       np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_),
-                       np.full(count, NO_USER, dtype=np.int64), np.zeros(count, dtype=np.int64),
-                       np.zeros(count, dtype=np.bool_), {})
+        self.use = Use(sockets * self.cores_per_socket[:, None], np.zeros(count, dtype=np.int64),
+                       [total.copy() for total in self.gres_total], np.zeros(count, dtype=np.int64),
+                       np.zeros(count, dtype=np.bool_), np.full(count, NO_USER, dtype=np.int64),
+                       np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_), {}, core_busy, gres_busy)
         for i, node in enumerate(nodes):
             self._take_specialized_cores(i, node.core_spec_count)
         self.socket_cores: IntArray = self.use.socket_free.copy()      # without specialized ones
@@ -193,15 +209,19 @@ class ClusterColumns:
     def _index_gres(self, i: int, node: NodeSpec) -> None:
         base: dict[str, int] = {}
         for name, kind_type, count in node.gres:
-            kind = GresKind(name, kind_type)
-            if kind not in self.gres_kinds:
-                self.gres_kinds.append(kind)
+            if (name, kind_type) not in self._kind_index:
+                self._kind_index[name, kind_type] = len(self.gres_kinds)
+                self.gres_kinds.append(GresKind(name, kind_type))
                 self.gres_total.append(np.zeros(len(self.names), dtype=np.int64))
                 self.gres_base.append(np.zeros(len(self.names), dtype=np.int64))
-            k = self.gres_kinds.index(kind)
+            k = self._kind_index[name, kind_type]
             self.gres_total[k][i] += count
             self.gres_base[k][i] = base.get(name, 0)
             base[name] = base.get(name, 0) + count
+
+    def kind(self, name: str, kind_type: str) -> int:
+        """Number of a device kind. Raises KeyError when no node has it."""
+        return self._kind_index[name, kind_type]
 
     def _take_specialized_cores(self, i: int, count: int) -> None:
         for core in range(int(self.cores[i]) - 1, int(self.cores[i]) - 1 - count, -1):
@@ -263,44 +283,62 @@ class ClusterColumns:
 
 def charge(columns: ClusterColumns, use: Use, job: RunningJob) -> None:
     """Takes the job's shares out of ``use``."""
-    _move(columns, use, job, 1)
+    count_job(columns, use, job, 1)
+    _mark(columns, use, job, True)
 
 
 def release(columns: ClusterColumns, use: Use, job: RunningJob) -> None:
     """Gives the job's shares back to ``use``."""
-    _move(columns, use, job, -1)
+    count_job(columns, use, job, -1)
+    _mark(columns, use, job, False)
 
 
-def _move(columns: ClusterColumns, use: Use, job: RunningJob, sign: int) -> None:
+def _mark(columns: ClusterColumns, use: Use, job: RunningJob, taken: bool) -> None:
+    for share in job.shares:
+        i = columns.index[share.node]
+        use.core_busy[i, list(share.cores)] = taken
+        for name, kind_type, devices in share.gres:
+            k = columns.kind(name, kind_type)
+            base = int(columns.gres_base[k][i])
+            use.gres_busy[k][i, [x - base for x in devices]] = taken
+
+
+def count_job(columns: ClusterColumns, counts: Counts, job: RunningJob, sign: int) -> None:
+    """Adds the job to the counts (1) or takes it out (-1)."""
     taken = sign > 0
     partition = columns.partitions.get(job.partition)
     alone = partition is not None and partition.over_subscribe == "EXCLUSIVE"
     for share in job.shares:
         i = columns.index[share.node]
-        use.core_busy[i, list(share.cores)] = taken
-        use.mem_alloc_mb[i] += sign * share.mem_mb
-        use.jobs[i] += sign
+        counts.mem_alloc_mb[i] += sign * share.mem_mb
+        counts.jobs[i] += sign
         if alone:
-            use.exclusive_partition[i] = taken
+            counts.alone[i] = taken
         if alone or job.whole_node == "exclusive":
-            use.whole[i] = taken
+            counts.whole[i] = taken
         elif job.whole_node == "user":
-            use.owner_jobs[i] += sign
-            use.owner[i] = job.uid if use.owner_jobs[i] else NO_USER
-        for name, kind_type, indices in share.gres:
-            k = columns.gres_kinds.index(GresKind(name, kind_type))
-            base = int(columns.gres_base[k][i])
-            use.gres_busy[k][i, [x - base for x in indices]] = taken
-    _count_cores(columns, use.socket_free, job, -sign)
-    limited = use.limited.get(job.partition)
+            counts.owner_jobs[i] += sign
+            counts.owner[i] = job.uid if counts.owner_jobs[i] else NO_USER
+        for name, kind_type, devices in share.gres:
+            counts.gres_free[columns.kind(name, kind_type)][i] -= sign * len(devices)
+    _count_cores(columns, counts.socket_free, job, -sign)
+    limited = counts.limited.get(job.partition)
     if limited is not None:
         _count_cores(columns, limited, job, sign)
+
+
+def cores_per_socket(columns: ClusterColumns, share: NodeShare) -> dict[int, int]:
+    """Socket -> cores of the share."""
+    width = int(columns.cores_per_socket[columns.index[share.node]])
+    out: dict[int, int] = {}
+    for core in share.cores:
+        out[core // width] = out.get(core // width, 0) + 1
+    return out
 
 
 def _count_cores(columns: ClusterColumns, per_socket: IntArray, job: RunningJob, sign: int) -> None:
     """Adds the job's cores to (or takes them from) counts per node and socket."""
     for share in job.shares:
         i = columns.index[share.node]
-        width = int(columns.cores_per_socket[i])
-        for core in share.cores:
-            per_socket[i, core // width] += sign
+        for socket, count in cores_per_socket(columns, share).items():
+            per_socket[i, socket] += sign * count

@@ -7,13 +7,12 @@ from slurmbridge.scheduling import pick, reservations
 from slurmbridge.scheduling.columns import FOREVER_S
 from slurmbridge.scheduling.eligible import CONFIG, DOWN, INACTIVE, NODE_LIMIT, TIME_LIMIT, partition_reason
 from slurmbridge.scheduling.features import FeatureError, names, parse
-from slurmbridge.scheduling.mainpass import MAINTENANCE, RESERVED_FOR_OTHER, down_text
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import REASON_INDEX, Snapshot
 from slurmbridge.scheduling.state import NONE, NOT_AVAIL, PRIORITY, RESOURCES, begin
+from slurmbridge.scheduling.waits import LICENSES, MAINTENANCE, RESERVATION, not_available_text
 
 PART_CONFIG = REASON_INDEX["PartitionConfig"]
-RESERVATION, LICENSES = REASON_INDEX["Reservation"], REASON_INDEX["Licenses"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +83,8 @@ def admit(snapshot: Snapshot, shape: Shape, partition: str, *, uid: int = 0, tim
         shown = reason if reason in (DOWN, INACTIVE, TIME_LIMIT) else waiting
         return Admission(shown, node_count=outcome.possible, can_start=shown == NONE)
     if outcome.code == pick.NOT_AVAIL:
-        text = MAINTENANCE if view.maint else down_text(state, demand, partition)
-        return Admission(NOT_AVAIL, text or RESERVED_FOR_OTHER, outcome.possible)
+        text = MAINTENANCE if view.maint else not_available_text(state, demand, partition)
+        return Admission(NOT_AVAIL, text, outcome.possible)
     codes = {pick.BUSY: RESOURCES, pick.RESERVED: RESERVATION, pick.PART_CONFIG: PART_CONFIG, pick.LICENSES: LICENSES}
     return Admission(codes.get(outcome.code, waiting), node_count=outcome.possible)
 

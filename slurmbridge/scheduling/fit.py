@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray, IntArray, Use
+from slurmbridge.scheduling.columns import BoolArray, Counts, IntArray
 from slurmbridge.scheduling.demand import MANY, GresDemand, Question
 
 
@@ -37,6 +37,11 @@ class Fit:
     product: IntArray
     near: IntArray
 
+    def subset(self, at: IntArray) -> Fit:
+        """The fit of some of the candidates (positions)."""
+        return Fit(self.nodes[at], self.cpus[at], self.cores[at], self.threads[at], self.max_cpus[at],
+                   [GresFit(g.demand, g.total[at], g.most[at]) for g in self.gres], self.product[at], self.near[at])
+
     def position(self, size: int) -> IntArray:
         """Node number -> position among the candidates (-1: none)."""
         where = np.full(size, -1, dtype=np.int64)
@@ -44,7 +49,7 @@ class Fit:
         return where
 
 
-def fit(question: Question, use: Use, nodes: IntArray, *, ever: bool) -> Fit:
+def fit(question: Question, use: Counts, nodes: IntArray, *, ever: bool) -> Fit:
     """``ever``: as if nothing were in use."""
     columns, shape, demand = question.columns, question.shape, question.demand
     width = columns.cores_per_socket[nodes]
@@ -86,7 +91,7 @@ def _unit(question: Question, tpc: IntArray, width: IntArray, usable: IntArray) 
     return np.minimum(unit, usable)
 
 
-def _partition_limits(question: Question, use: Use, nodes: IntArray, free: IntArray, tpc: IntArray, width: IntArray,
+def _partition_limits(question: Question, use: Counts, nodes: IntArray, free: IntArray, tpc: IntArray, width: IntArray,
                       ) -> tuple[IntArray, IntArray, BoolArray]:
     """Free cores, most CPUs and refused nodes under whole sockets, MaxCPUsPerSocket and MaxCPUsPerNode."""
     partition = question.partition
@@ -158,15 +163,15 @@ def _least_cpus(question: Question) -> int:
     return tasks * shape.cpus_per_task
 
 
-def free_devices(question: Question, use: Use, nodes: IntArray, demand: GresDemand, ever: bool) -> IntArray:
+def free_devices(question: Question, use: Counts, nodes: IntArray, demand: GresDemand, ever: bool) -> IntArray:
     """Devices per candidate of the kinds that satisfy the request."""
     out = np.zeros(len(nodes), dtype=np.int64)
     for k in demand.kinds:
-        out += question.columns.gres_total[k][nodes] if ever else (~use.gres_busy[k][nodes]).sum(axis=1)
+        out += question.columns.gres_total[k][nodes] if ever else use.gres_free[k][nodes]
     return out
 
 
-def _gres(question: Question, use: Use, nodes: IntArray, cpus: IntArray, kept: IntArray, tpc: IntArray,
+def _gres(question: Question, use: Counts, nodes: IntArray, cpus: IntArray, kept: IntArray, tpc: IntArray,
           memory: IntArray, ever: bool) -> tuple[list[GresFit], IntArray, IntArray]:
     """Devices the job could use next to the usable cores; clears ``cpus`` where there are too few."""
     shape = question.shape

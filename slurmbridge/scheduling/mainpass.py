@@ -9,20 +9,13 @@ import numpy as np
 
 from slurmbridge.scheduling import pick, reservations
 from slurmbridge.scheduling.columns import FOREVER_S, IntArray
-from slurmbridge.scheduling.demand import Demand
 from slurmbridge.scheduling.eligible import partition_reasons
 from slurmbridge.scheduling.pick import Outcome
 from slurmbridge.scheduling.reservations import ReservationView
 from slurmbridge.scheduling.shape import Shape
-from slurmbridge.scheduling.snapshot import MAIN, REASON_INDEX, REASONS, Plan, Snapshot, Start
+from slurmbridge.scheduling.snapshot import MAIN, REASONS, Plan, Snapshot, Start
 from slurmbridge.scheduling.state import NONE, NOT_AVAIL, PRIORITY, RESOURCES, PassState, begin
-from slurmbridge.slurm.hostlist import compress
-
-WAITS_FOR_NODES = ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions")
-RESERVED_FOR_OTHER = "ReqNodeNotAvail, May be reserved for other job"
-MAINTENANCE = "ReqNodeNotAvail, Reserved for maintenance"
-BAD, PART_LIMIT, RESERVATION, LICENSES, DEADLINE = (REASON_INDEX[w] for w in (
-    "BadConstraints", "PartitionNodeLimit", "Reservation", "Licenses", "DeadLine"))
+from slurmbridge.scheduling.waits import BAD, DEADLINE, LICENSES, WAITS_FOR_NODES, say_why
 
 
 def order(snapshot: Snapshot, rows: IntArray) -> IntArray:
@@ -218,25 +211,13 @@ class _Loop:
         state, queue = self.state, self.queue
         shape = queue.shapes[queue.shape[row]]
         demand = state.demands.of(shape)
-        closes = False
-        if outcome.code == pick.BUSY:
-            state.set_reason(row, RESOURCES)
-            closes = True
-        elif outcome.code == pick.NOT_AVAIL:
-            if view.maint:
-                state.set_reason(row, NOT_AVAIL, MAINTENANCE)
-            else:
-                state.set_reason(row, NOT_AVAIL, unavailable_text(state, row))
-        elif outcome.code == pick.PART_CONFIG:
-            state.set_reason(row, PART_LIMIT)
-        elif outcome.code == pick.LICENSES:
-            state.set_reason(row, LICENSES)
-        elif outcome.code == pick.RESERVED:
-            state.set_reason(row, RESERVATION)
-        elif outcome.code == pick.NEVER and shape.reservation is None and len(queue.rows(int(queue.job_id[row]))) == 1:
+        closes = outcome.code == pick.BUSY
+        if outcome.code == pick.NEVER and shape.reservation is None and len(queue.rows(int(queue.job_id[row]))) == 1:
             state.set_reason(row, BAD)
             state.ended.add(int(queue.job_id[row]))
             self.plan.held[int(queue.job_id[row])] = REASONS[BAD]
+        else:
+            say_why(state, row, outcome, view)
         if demand.required is not None and int(demand.required.sum()) >= shape.min_nodes:
             closes = False
             state.available &= ~demand.required
@@ -258,19 +239,4 @@ class _Loop:
         state.available &= ~state.snapshot.cluster.partition_nodes[queue.partitions[partition]]
 
 
-def unavailable_text(state: PassState, row: int) -> str:
-    """ReqNodeNotAvail with the nodes that are down, or that others will get them."""
-    queue = state.snapshot.queue
-    demand = state.demands.of(queue.shapes[queue.shape[row]])
-    return down_text(state, demand, queue.partitions[queue.partition[row]]) or RESERVED_FOR_OTHER
-
-
-def down_text(state: PassState, demand: Demand, partition: str) -> str:
-    """"" when no node that the job could use is down."""
-    columns = state.snapshot.cluster
-    down = ~state.available & ~columns.up & columns.partition_nodes[partition]
-    if demand.required is not None:
-        down &= demand.required
-    if not down.any():
-        return ""
-    return "ReqNodeNotAvail, UnavailableNodes:" + compress(columns.names[i] for i in np.flatnonzero(down))
+__all__ = ["DEADLINE", "LICENSES", "finish", "main_pass", "order", "run"]

@@ -45,7 +45,7 @@ def try_now(state: PassState, demand: Demand, partition: Partition, uid: int, *,
         base &= view.only
     if exclude is not None:
         base &= ~exclude
-    base, message = _configured(state, demand, base)
+    base, message = configured(state, demand, base)
     if not base.any():
         return Outcome(NEVER, message=message)
     if demand.required is not None and (demand.required & ~base).any():
@@ -68,7 +68,7 @@ def try_now(state: PassState, demand: Demand, partition: Partition, uid: int, *,
     return search.best(question, [base])
 
 
-def _configured(state: PassState, demand: Demand, base: BoolArray) -> tuple[BoolArray, str]:
+def configured(state: PassState, demand: Demand, base: BoolArray) -> tuple[BoolArray, str]:
     """Nodes whose configuration can serve the job at all, and Slurm's words when none can."""
     columns, shape = state.snapshot.cluster, demand.shape
     cpus = columns.cpus

@@ -5,13 +5,14 @@ layout.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slurmbridge.scheduling.choose import Choice, choose
-from slurmbridge.scheduling.columns import BoolArray, IntArray, NodeShare, Use
-from slurmbridge.scheduling.demand import MANY, Question
+from slurmbridge.scheduling.columns import BoolArray, Counts, IntArray, NodeShare, Use
+from slurmbridge.scheduling.demand import Question
 from slurmbridge.scheduling.fit import Fit, fit, free_devices
 from slurmbridge.scheduling.layout import allocate, distribute, memory_by_gres
 
@@ -29,28 +30,74 @@ class Selected:
         return int(self.nodes.sum())
 
 
-def could_ever(question: Question, nodes: BoolArray, use: Use) -> Selected | None:
+def could_ever(question: Question, nodes: BoolArray, use: Counts) -> Selected | None:
     """As if the nodes were empty."""
-    return _sized(question, nodes, lambda q: _try(q, nodes, use, ever=True, with_shares=False))
+    at = np.flatnonzero(nodes)
+    return _sized(question, nodes, lambda q: _ever(q, at, use))
 
 
-def can_now(question: Question, nodes: BoolArray, use: Use, *, with_shares: bool, prefer_busy: bool = False,
-            offset: IntArray | None = None) -> Selected | None:
-    """With what is free in ``use``. ``offset`` is added to node weights (prefers some nodes)."""
+def _ever(question: Question, at: IntArray, use: Counts) -> Selected | None:
+    if len(at) < question.min_nodes:
+        return None
+    fitted = fit(question, use, at, ever=True)
+    choice = choose(question, fitted, weights(question, fitted, None), use.jobs[at] > 0)
+    if choice is None:
+        return None
+    return Selected(_mask(question, fitted, choice), max(question.min_cpus, question.job_min_nodes))
+
+
+def can_now(question: Question, nodes: BoolArray, use: Use, *, with_shares: bool) -> Selected | None:
+    """With what is free in ``use``."""
     usable = shareable(question, nodes, use)
     if usable is None:
         return None
-    return _sized(question, usable, lambda q: _try(q, usable, use, ever=False, with_shares=with_shares,
-                                                   prefer_busy=prefer_busy, offset=offset))
+    at = np.flatnonzero(usable)
+    return _sized(question, usable, lambda q: _now(q, at, use, with_shares))
 
 
-def _sized(question, nodes, test):  # type: ignore[no-untyped-def]
+def _now(question: Question, at: IntArray, use: Use, with_shares: bool) -> Selected | None:
+    if len(at) < question.min_nodes:
+        return None
+    fitted = fit(question, use, at, ever=False)
+    choice = choose(question, fitted, weights(question, fitted, None), use.jobs[at] > 0)
+    if choice is None:
+        return None
+    if not with_shares:
+        return sized(question, fitted, choice)
+    shares = allocate(question, fitted, choice, use)
+    if shares is None:
+        return None
+    return Selected(_mask(question, fitted, choice), sum(s.cpus for s in shares), shares)
+
+
+def can_with(question: Question, fitted: Fit, use: Counts, *, prefer_busy: bool, avoid: BoolArray | None,
+             ) -> Selected | None:
+    """With a fit that was made before; ``avoid``: nodes to take last among equals."""
+    if len(fitted.nodes) < question.min_nodes:
+        return None
+    mask = np.zeros(len(question.columns), dtype=np.bool_)
+    mask[fitted.nodes] = True
+
+    def test(q: Question) -> Selected | None:
+        choice = choose(q, fitted, weights(q, fitted, avoid), use.jobs[fitted.nodes] > 0, prefer_busy=prefer_busy)
+        return None if choice is None else sized(q, fitted, choice)
+
+    return _sized(question, mask, test)
+
+
+def weights(question: Question, fitted: Fit, avoid: BoolArray | None) -> IntArray:
+    """Scheduling weights: the node's, and among equals nodes with more devices near first."""
+    near = 255 - fitted.near if question.demand.gres else np.full(len(fitted.nodes), 255)
+    later = avoid[fitted.nodes].astype(np.int64) if avoid is not None else 0
+    return (question.columns.weight[fitted.nodes] * 2 + later) * 256 + near
+
+
+def _sized(question: Question, nodes: BoolArray, test: Callable[[Question], Selected | None]) -> Selected | None:
     """Runs the test once, or for each allowed node count from the largest down (-N 1,2,4)."""
     counts = question.shape.node_counts
     if not counts:
         return test(question)
     most = min(int(nodes.sum()), question.max_nodes)
-    from dataclasses import replace
     for count in sorted((c for c in counts if question.min_nodes <= c <= most), reverse=True):
         found = test(replace(question, min_nodes=count, max_nodes=count, req_nodes=count))
         if found is not None:
@@ -58,10 +105,10 @@ def _sized(question, nodes, test):  # type: ignore[no-untyped-def]
     return None
 
 
-def shareable(question: Question, nodes: BoolArray, use: Use) -> BoolArray | None:
+def shareable(question: Question, nodes: BoolArray, use: Counts, *, ignore_required: bool = False) -> BoolArray | None:
     """Drops nodes that what runs there closes to this job; None when a required node is among them."""
     columns, shape, demand = question.columns, question.shape, question.demand
-    usable = nodes & ~use.exclusive_partition
+    usable = nodes & ~use.alone
     at = np.flatnonzero(usable)
     if question.settings.select_memory:
         free = columns.mem_mb[at] - use.mem_alloc_mb[at]
@@ -76,47 +123,29 @@ def shareable(question: Question, nodes: BoolArray, use: Use) -> BoolArray | Non
         usable[at] &= free_devices(question, use, at, gres, True) >= gres.least
     if question.whole:
         for kind, total in enumerate(columns.gres_total):
-            usable[at] &= (~use.gres_busy[kind][at]).sum(axis=1) == total[at]
+            usable[at] &= use.gres_free[kind][at] == total[at]
         usable[at] &= (use.socket_free[at] == columns.socket_cores[at]).all(axis=1)
         if question.partition.over_subscribe == "EXCLUSIVE":
             usable[at] &= use.jobs[at] == 0
-    if question.required is not None and (question.required & ~usable).any():
+    if not ignore_required and question.required is not None and (question.required & ~usable).any():
         return None
     return usable
 
 
-def _try(question: Question, nodes: BoolArray, use: Use, *, ever: bool, with_shares: bool, prefer_busy: bool = False,
-         offset: IntArray | None = None) -> Selected | None:
-    at = np.flatnonzero(nodes)
-    if len(at) < question.min_nodes:
-        return None
-    fitted = fit(question, use, at, ever=ever)
-    weight = question.columns.weight[at] * 256 + (255 - fitted.near if question.demand.gres else 255)
-    if offset is not None:
-        weight = weight + offset[at]
-    choice = choose(question, fitted, weight, use.jobs[at] > 0, prefer_busy=prefer_busy)
-    if choice is None:
-        return None
+def _mask(question: Question, fitted: Fit, choice: Choice) -> BoolArray:
     chosen = np.zeros(len(question.columns), dtype=np.bool_)
     chosen[fitted.nodes[choice.at]] = True
-    if ever:
-        return Selected(chosen, max(question.min_cpus, question.job_min_nodes))
-    return _laid_out(question, fitted, choice, use, chosen, with_shares)
+    return chosen
 
 
-def _laid_out(question: Question, fitted: Fit, choice: Choice, use: Use, chosen: BoolArray,
-              with_shares: bool) -> Selected | None:
-    if with_shares:
-        shares = allocate(question, fitted, choice, use)
-        return None if shares is None else Selected(chosen, sum(s.cpus for s in shares), shares)
+def sized(question: Question, fitted: Fit, choice: Choice) -> Selected | None:
+    """The selection without its shares; None when the tasks do not come out."""
     laid = distribute(question, fitted, choice)
     if laid is None:
         return None
     columns, nodes = question.columns, fitted.nodes[choice.at]
+    chosen = _mask(question, fitted, choice)
     if question.whole:
         return Selected(chosen, int(columns.cpus[nodes].sum()))
     tpc = columns.threads[nodes]
     return Selected(chosen, int((-(-laid[1] // fitted.threads[choice.at]) * tpc).sum()))
-
-
-__all__ = ["MANY", "Selected", "can_now", "could_ever", "shareable"]

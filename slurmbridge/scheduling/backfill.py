@@ -1,0 +1,356 @@
+"""The backfill pass: every job, by order, gets the earliest start that delays none before it.
+
+The semantics of sched/backfill: a job that fits now on nodes not promised to others starts; one that does not is promised
+nodes from its expected start for its time limit, so that no later job can take them.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurmbridge.scheduling import pick, reservations
+from slurmbridge.scheduling.columns import FOREVER_S, NO_USER, BoolArray
+from slurmbridge.scheduling.demand import MANY, Demand, ask, node_bounds
+from slurmbridge.scheduling.eligible import partition_reasons
+from slurmbridge.scheduling.features import Feature
+from slurmbridge.scheduling.future import Future
+from slurmbridge.scheduling.mainpass import DEADLINE, LICENSES, finish, order
+from slurmbridge.scheduling.quota import Quotas
+from slurmbridge.scheduling.snapshot import BACKFILL, Expected, Plan, Snapshot, Start
+from slurmbridge.scheduling.state import PassState, begin
+from slurmbridge.scheduling.timeline import Timeline
+from slurmbridge.scheduling.waits import say_why
+from slurmbridge.scheduling.willrun import YEAR_S, Answer, Window, with_features
+
+
+def backfill_pass(snapshot: Snapshot) -> Plan:
+    """Starts what fits without delaying others; expected starts and planned nodes of the rest."""
+    state = begin(snapshot)
+    plan = Plan(BACKFILL)
+    run(state, plan)
+    finish(state, plan)
+    return plan
+
+
+def run(state: PassState, plan: Plan) -> None:
+    rows = order(state.snapshot, partition_reasons(state, min_time=True))
+    _Backfill(state, plan).run([int(r) for r in rows])
+
+
+@dataclass(slots=True)
+class _Job:
+    """One row as the pass looks at it. ``limit_s``: the time it is planned for; ``full_limit_s``: what it asked for."""
+
+    row: int
+    job_id: int
+    partition: str
+    demand: Demand
+    uid: int
+    features: tuple[Feature, ...]
+    limit_s: int
+    full_limit_s: int
+    now_only: bool
+    known_start_s: int                        # expected in another partition already (0: no)
+
+
+class _Backfill:
+    def __init__(self, state: PassState, plan: Plan) -> None:
+        snapshot = state.snapshot
+        self.state, self.plan, self.settings, self.now_s = state, plan, snapshot.settings, snapshot.now_s
+        resolution_s = self.settings.bf_resolution_s
+        self.window_end_s = (self.now_s + self.settings.bf_window_s) // resolution_s * resolution_s
+        self.timeline = Timeline(self.now_s // resolution_s * resolution_s, self.window_end_s,
+                                 snapshot.cluster.available, resolution_s)
+        self.future = Future(state)
+        self.quotas = Quotas(snapshot)
+        self.planned = np.zeros(len(snapshot.cluster), dtype=np.bool_)
+        self.tested = 0
+        self.start_s: dict[int, int] = {}
+        self.space = self.settings.bf_node_space_size or 2 * self.settings.bf_max_job_test + 1
+
+    def run(self, rows: list[int]) -> None:
+        queue = self.state.snapshot.queue
+        for row in rows:
+            if self.tested >= self.settings.bf_max_job_test or self.timeline.records >= self.space:
+                break
+            if int(queue.job_id[row]) in self.state.ended:
+                continue
+            self.plan.last_depth += 1
+            if not self._consider(row):
+                break
+        self.plan.planned_nodes = self.planned
+        self.plan.tested = self.tested
+
+    def _consider(self, row: int) -> bool:
+        """False: the pass is over (bf_max_job_start)."""
+        state, queue, settings = self.state, self.state.snapshot.queue, self.settings
+        job_id, subject = int(queue.job_id[row]), int(queue.subject[row])
+        if state.limits is not None and not settings.assoc_limit_stop:
+            word = state.limits.before_selection(subject)
+            if word:
+                state.set_limit_reason(row, word)
+                return True
+        now_only = queue.priority[row] < settings.bf_min_prio_reserve or (
+            self.now_s - int(queue.submit_s[row]) < settings.bf_min_age_reserve_s) or (
+            settings.bf_one_resv_per_job and job_id in self.start_s)
+        shape = queue.shapes[queue.shape[row]]
+        demand = state.demands.of(shape)
+        limits = self._limits_s(row)
+        if limits is None:
+            return True
+        name = queue.partitions[queue.partition[row]]
+        tries = [(demand.prefer, True)] if demand.prefer else []
+        for features, only in [*tries, (demand.features, now_only)]:
+            job = _Job(row, job_id, name, demand, int(queue.uid[row]), features, *limits, only,
+                       self.start_s.get(job_id, 0))
+            if not self._tasks(job):
+                return False
+            if job_id in state.ended:
+                break
+        return True
+
+    def _limits_s(self, row: int) -> tuple[int, int] | None:
+        """(planned, full) time limit; None: a deadline that cannot be met."""
+        queue = self.state.snapshot.queue
+        partition = self.state.snapshot.cluster.partitions[queue.partitions[queue.partition[row]]]
+        most_s = partition.max_time_s or YEAR_S
+        limit_s = int(queue.time_limit_s[row])
+        full_s = most_s if limit_s >= FOREVER_S else limit_s if partition.max_time_s is None else min(limit_s, most_s)
+        least_s = int(queue.time_min_s[row])
+        deadline_s = int(queue.deadline_s[row])
+        if deadline_s:
+            left_s = (deadline_s - self.now_s) // 60 * 60
+            if left_s < (least_s or (limit_s if limit_s < FOREVER_S else 60)):
+                self.state.set_reason(row, DEADLINE)
+                return None
+            return full_s, min(full_s, left_s)
+        return (least_s, full_s) if 0 < least_s < full_s else (full_s, full_s)
+
+    def _tasks(self, job: _Job) -> bool:
+        """The job, or as many tasks of an array as can start or be promised nodes."""
+        queue, state = self.state.snapshot.queue, self.state
+        tasks = int(queue.tasks[job.row])
+        promised = 0
+        counted = False
+        for _ in range(tasks):
+            if not self.quotas.allows(job.row, job.uid, job.partition):
+                return True
+            outcome, counted = self._one(job, counted)
+            if outcome == "started":
+                self.plan_starts += 1
+                if self.settings.bf_max_job_start and self.plan_starts >= self.settings.bf_max_job_start:
+                    return False
+                counted = False
+                if self._running_tasks(job) >= tasks:
+                    state.ended.add(job.job_id)
+                    return True
+            elif outcome == "promised":
+                promised += 1
+                if promised >= self.settings.bf_max_job_array_resv or self.timeline.records >= self.space:
+                    return True
+            else:
+                return True
+        return True
+
+    plan_starts = 0
+
+    def _running_tasks(self, job: _Job) -> int:
+        return sum(1 for start in self.plan.starts if start.job_id == job.job_id)
+
+    def _one(self, job: _Job, counted: bool) -> tuple[str, bool]:
+        """Finds the earliest start: "started", "promised" or "" (neither). Second: whether the test was counted."""
+        state, settings, columns = self.state, self.settings, self.state.snapshot.cluster
+        shape = job.demand.shape
+        partition = columns.partitions[job.partition]
+        subject = int(state.snapshot.queue.subject[job.row])
+        if not self._licensed(job):
+            return "", counted
+        limit_nodes = state.limits.max_nodes(subject) if state.limits is not None else MANY
+        bounds = node_bounds(shape, partition, limit_nodes)
+        if bounds[1] < bounds[0]:
+            return "", counted
+        question = ask(columns, job.demand, partition, settings, bounds)
+        question.features = job.features
+        later_s = self.now_s
+        while True:
+            start_s, later_s = later_s, 0
+            view = reservations.view(columns, state.snapshot.reservations, shape.reservation, start_s, job.limit_s)
+            if not view.usable:
+                start_s = self._reservation_start_s(shape.reservation, start_s)
+                if not start_s:
+                    return "", counted
+                view = reservations.view(columns, state.snapshot.reservations, shape.reservation, start_s, job.limit_s)
+            if self.window_end_s < start_s:
+                return "", counted
+            end_s = job.limit_s + max(start_s, self.now_s)
+            nodes = columns.partition_nodes[job.partition] & columns.up & job.demand.allowed
+            if view.only is not None:
+                nodes &= view.only
+            if view.closed is not None:
+                nodes &= ~view.closed
+            nodes, held_until_s, delayed = self._without_owners(job, nodes, bounds[0], start_s)
+            if delayed:
+                later_s = held_until_s
+                if job.now_only or not later_s:
+                    return "", counted
+                continue
+            nodes, later_s = self.timeline.open_for(nodes, start_s, end_s, later_s)
+            if view.overlap:
+                change_s = reservations.next_change_s(state.snapshot.reservations, start_s)
+                if change_s and change_s + 1 < self.window_end_s and (later_s == 0 or change_s + 1 < later_s):
+                    later_s = change_s + 1
+            required = job.demand.required
+            missing = required is not None and bool((required & ~nodes).any())
+            usable, _ = pick.configured(state, job.demand, nodes & job.demand.feature_nodes(columns, job.features)[0])
+            later_s = later_s or held_until_s
+            if missing or int(usable.sum()) < bounds[0]:
+                if job.now_only or not later_s:
+                    return "", counted
+                continue
+            if not counted:
+                self.tested += 1
+                counted = True
+            window = Window(self.now_s, start_s, later_s, job.now_only, frozenset(), settings.kill_wait_s,
+                            settings.over_time_limit_s, settings.bf_busy_nodes)
+            answer = with_features(self.future, question, usable, window, job.features)
+            if answer is None:
+                if job.now_only or not later_s:
+                    return "", counted
+                continue
+            answer.start_s = max(answer.start_s, start_s)
+            verdict, later_s = self._settle(job, answer, usable, start_s, later_s)
+            if verdict != "later":
+                return verdict, counted
+
+    def _settle(self, job: _Job, answer: Answer, usable: BoolArray, start_s: int, later_s: int) -> tuple[str, int]:
+        """Starts the job or promises it the nodes; ("later", when): to be tried from then on."""
+        nodes, columns = answer.selected.nodes, self.state.snapshot.cluster
+        tested = answer.start_s > self.now_s
+        if tested and self.timeline.overlaps(nodes, *self.timeline.slot_times(answer.start_s, job.limit_s)):
+            bump = self.settings.bf_resolution_s if start_s == answer.start_s else 0
+            return "later", answer.start_s + bump
+        if answer.start_s <= self.now_s and bool((nodes & columns.completing).any()):
+            answer.start_s = self.now_s + 1
+            later_s = 0
+        elif answer.start_s <= self.now_s:
+            code = self._start(job, ~usable)
+            if code == pick.SUCCESS:
+                return "started", 0
+            if code in (pick.RESERVED, pick.POLICY):
+                return "", 0
+            later_s = 0
+        if answer.start_s > self.now_s and job.now_only:
+            self._expect(job, answer, promised=False)
+            return "", 0
+        if later_s and answer.start_s > later_s:
+            return "later", later_s
+        begin_s, end_s = self.timeline.slot_times(answer.start_s, job.limit_s)
+        if answer.start_s > self.now_s + self.settings.bf_window_s:
+            self._expect(job, answer, promised=False)
+            return "", 0
+        if not tested and self.timeline.overlaps(nodes, begin_s, end_s):
+            return "later", max(answer.start_s, start_s + self.settings.bf_resolution_s)
+        return self._promise(job, answer, begin_s, end_s), 0
+
+    def _start(self, job: _Job, exclude: BoolArray) -> str:
+        """Starts the job on nodes outside ``exclude``, as the main pass would."""
+        state, plan = self.state, self.plan
+        columns, queue = state.snapshot.cluster, state.snapshot.queue
+        subject = int(queue.subject[job.row])
+        view = reservations.view(columns, state.snapshot.reservations, job.demand.shape.reservation, self.now_s,
+                                 job.limit_s)
+        limit_nodes = state.limits.max_nodes(subject) if state.limits is not None else MANY
+        outcome = pick.try_now(state, job.demand, columns.partitions[job.partition], job.uid, features=job.features,
+                               view=view, limit_nodes=limit_nodes, exclude=exclude)
+        if outcome.possible:
+            state.node_counts[job.row] = outcome.possible
+        if outcome.code != pick.SUCCESS or outcome.selected is None:
+            say_why(state, job.row, outcome, view)
+            return outcome.code
+        if state.limits is not None:
+            word = state.limits.after_selection(subject, outcome.selected.shares, job.limit_s, job.partition)
+            if word:
+                state.set_limit_reason(job.row, word)
+                return pick.POLICY
+        limit_s = self._longest_s(job, outcome.selected.nodes)
+        start = Start(job.job_id, job.partition, outcome.selected.shares, plan.decided_by, limit_s)
+        plan.starts.append(start)
+        self.future.add(state.start(job.row, start))
+        self.quotas.count(job.row, job.uid, job.partition)
+        return pick.SUCCESS
+
+    def _longest_s(self, job: _Job, nodes: BoolArray) -> int:
+        """With --time-min: as much of the time limit as leaves promised nodes alone."""
+        if job.limit_s >= job.full_limit_s:
+            return job.full_limit_s
+        conflict_s = self.timeline.first_conflict_s(nodes, self.now_s + job.full_limit_s, self.now_s)
+        if not conflict_s:
+            return job.full_limit_s
+        return max(job.limit_s, min(job.full_limit_s, (conflict_s - self.now_s) // 60 * 60))
+
+    def _promise(self, job: _Job, answer: Answer, begin_s: int, end_s: int) -> str:
+        state = self.state
+        if state.limits is not None and not self.settings.assoc_limit_stop:
+            word = state.limits.planned(int(state.snapshot.queue.subject[job.row]), job.demand.shape,
+                                        answer.selected.cpus, answer.selected.count, job.limit_s)
+            if word:
+                state.set_limit_reason(job.row, word)
+                return ""
+        if not self.quotas.may_reserve(job.partition):
+            return ""
+        self.quotas.reserve(job.partition)
+        self.timeline.reserve(answer.selected.nodes, begin_s, end_s)
+        self.planned |= answer.selected.nodes
+        self._expect(job, answer, promised=True)
+        return "promised"
+
+    def _expect(self, job: _Job, answer: Answer, *, promised: bool) -> None:
+        """Keeps the earliest expectation over the job's partitions and tasks."""
+        if job.known_start_s and job.known_start_s <= answer.start_s:
+            return
+        known = self.plan.expected.get(job.job_id)
+        if known is not None and known.start_s <= answer.start_s:
+            return
+        names = self.state.snapshot.cluster.names
+        nodes = tuple(names[i] for i in np.flatnonzero(answer.selected.nodes)) if promised else ()
+        self.start_s[job.job_id] = answer.start_s
+        self.plan.expected[job.job_id] = Expected(job.job_id, job.partition, answer.start_s, nodes)
+
+    def _licensed(self, job: _Job) -> bool:
+        used, total = self.state.licenses_used, self.settings.licenses_total
+        enough = all(used.get(n, 0) + count <= total.get(n, 0) for n, count in job.demand.shape.licenses)
+        if not enough:
+            self.state.set_reason(job.row, LICENSES)
+        return enough
+
+    def _reservation_start_s(self, name: str | None, start_s: int) -> int:
+        """When the job's reservation begins, if it is still to come (0: it is not)."""
+        mine = next((r for r in self.state.snapshot.reservations if name and r.name in name.split(",")), None)
+        return mine.start_s if mine is not None and mine.start_s > start_s else 0
+
+    def _without_owners(self, job: _Job, nodes: BoolArray, least: int, start_s: int) -> tuple[BoolArray, int, bool]:
+        """Leaves out nodes that other users' exclusive jobs hold at ``start_s``. Returns the nodes, the last end among
+        those left out (0: none), and whether too few remain, so that the start must wait for that end."""
+        columns, future = self.state.snapshot.cluster, self.future
+        alone = job.demand.whole_user or columns.partitions[job.partition].exclusive_user
+        if not alone and not (self.state.use.owner != NO_USER).any():
+            return nodes, 0, False
+        ends: dict[int, int] = {}
+        for running in future.jobs:
+            if running.uid != job.uid and running.end_s > start_s and (alone or running.whole_node == "user"):
+                for share in running.shares:
+                    i = columns.index[share.node]
+                    ends[i] = max(ends.get(i, 0), running.end_s)
+        nodes = nodes.copy()
+        held_until_s = 0
+        count = int(nodes.sum())
+        for i, end_s in sorted(ends.items(), key=lambda item: -item[1]):
+            if not nodes[i]:
+                continue
+            held_until_s = end_s
+            if count <= least or (job.demand.required is not None and job.demand.required[i]):
+                return nodes, held_until_s, True
+            nodes[i] = False
+            count -= 1
+        return nodes, held_until_s, False

@@ -1,0 +1,146 @@
+"""What will be free when: the counts of the cluster after the jobs that end by some time are gone.
+
+Built once per backfill pass from the running jobs and kept up to date as the pass starts jobs. Counts of a time are made
+from sums over all shares and remembered, and so is what each node could then offer to a shape.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from slurmbridge.scheduling.columns import BoolArray, ClusterColumns, Counts, IntArray, RunningJob, cores_per_socket, count_job
+from slurmbridge.scheduling.demand import Question
+from slurmbridge.scheduling.fit import Fit, fit
+from slurmbridge.scheduling.select import shareable
+from slurmbridge.scheduling.state import PassState
+
+_KEPT = 48
+
+
+@dataclass(slots=True)
+class _Entry:
+    """Counts of a time, and how many of the pass's starts they include; fits by question key."""
+
+    counts: Counts
+    seen: int
+    fits: dict[tuple[object, ...], tuple[int, BoolArray | None, Fit | None]] = field(default_factory=dict)
+
+
+class Future:
+    """Jobs by end time, as arrays: job ``i`` ends at ``end_s[i]``; shares refer to jobs by number."""
+
+    def __init__(self, state: PassState) -> None:
+        self.state = state
+        self.columns = state.snapshot.cluster
+        self.jobs: list[RunningJob] = []
+        self.starts: list[RunningJob] = []
+        self._entries: dict[int, _Entry] = {}
+        self._build(list(state.running.values()))
+
+    def _build(self, jobs: list[RunningJob]) -> None:
+        """Sorts the jobs by end and lays their shares out as arrays."""
+        jobs = sorted((j for j in jobs if not j.suspended), key=lambda j: j.end_s)
+        self.jobs = jobs
+        self.end_s: IntArray = np.array([j.end_s for j in jobs], dtype=np.int64)
+        index = self.columns.index
+        owner = [i for i, job in enumerate(jobs) for _ in job.shares]
+        nodes = [index[share.node] for job in jobs for share in job.shares]
+        self.share_job: IntArray = np.array(owner, dtype=np.int64)
+        self.share_node: IntArray = np.array(nodes, dtype=np.int64)
+        self.share_mem: IntArray = np.array([s.mem_mb for j in jobs for s in j.shares], dtype=np.int64)
+        cells: list[tuple[int, int, int, int]] = []
+        devices: list[tuple[int, int, int, int]] = []
+        for at, (i, share) in enumerate((i, s) for i, j in enumerate(jobs) for s in j.shares):
+            node = nodes[at]
+            cells += [(i, node, socket, count) for socket, count in cores_per_socket(self.columns, share).items()]
+            devices += [(i, self.columns.kind(name, kind), node, len(found)) for name, kind, found in share.gres]
+        self.cells = np.array(cells, dtype=np.int64).reshape(-1, 4)
+        self.devices = np.array(devices, dtype=np.int64).reshape(-1, 4)
+        self.special = [i for i, job in enumerate(jobs) if _special(self.columns, job)]
+
+    def add(self, job: RunningJob) -> None:
+        """A job that the pass starts."""
+        self.starts.append(job)
+        self._build([*self.jobs, job])
+
+    def overlapping(self, nodes: BoolArray) -> BoolArray:
+        """Jobs that hold any of the nodes."""
+        out = np.zeros(len(self.jobs), dtype=np.bool_)
+        out[self.share_job[nodes[self.share_node]]] = True
+        return out
+
+    def at(self, until_s: int) -> Counts:
+        """Counts once all jobs that end by ``until_s`` are gone."""
+        return self._entry(until_s).counts
+
+    def fitting(self, question: Question, until_s: int, nodes: BoolArray) -> Fit | None:
+        """What the candidates offer then, without those that are closed to the job; None when a required node is."""
+        entry = self._entry(until_s)
+        key = (id(question.demand), question.whole, question.share, question.partition.name, question.min_cpus,
+               question.num_tasks, question.job_min_nodes)
+        known = entry.fits.get(key)
+        if known is None or known[0] != len(self.starts):
+            everywhere = self.columns.partition_nodes[question.partition.name] & question.demand.allowed
+            open_nodes = shareable(question, everywhere, entry.counts, ignore_required=True)
+            assert open_nodes is not None
+            made = fit(question, entry.counts, np.flatnonzero(open_nodes), ever=False)
+            known = entry.fits[key] = (len(self.starts), open_nodes, made)
+        _, open_nodes, made = known
+        assert open_nodes is not None and made is not None
+        if question.required is not None and (question.required & ~(open_nodes & nodes)).any():
+            return None
+        return made.subset(np.flatnonzero(nodes[made.nodes]))
+
+    def _entry(self, until_s: int) -> _Entry:
+        """The remembered counts of the time, with the jobs started since taken out of them."""
+        gone = int(np.searchsorted(self.end_s, until_s, side="right"))
+        key = int(self.end_s[gone - 1]) if gone else 0
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            entry = _Entry(self._counts(gone), len(self.starts))
+            while len(self._entries) >= _KEPT:
+                self._entries.pop(next(iter(self._entries)))
+        self._entries[key] = entry
+        for job in self.starts[entry.seen:]:
+            if job.end_s > until_s:
+                count_job(self.columns, entry.counts, job, 1)
+        entry.seen = len(self.starts)
+        return entry
+
+    def _counts(self, gone: int) -> Counts:
+        """The current counts less the first ``gone`` jobs."""
+        counts = self.state.use.counts()
+        if not gone:
+            return counts
+        nodes, sockets = counts.socket_free.shape
+        shares = int(np.searchsorted(self.share_job, gone))
+        cells = self.cells[:int(np.searchsorted(self.cells[:, 0], gone))]
+        counts.socket_free += np.bincount(cells[:, 1] * sockets + cells[:, 2], weights=cells[:, 3],
+                                          minlength=nodes * sockets).astype(np.int64).reshape(nodes, sockets)
+        counts.mem_alloc_mb -= np.bincount(self.share_node[:shares], weights=self.share_mem[:shares],
+                                           minlength=nodes).astype(np.int64)
+        counts.jobs -= np.bincount(self.share_node[:shares], minlength=nodes)
+        devices = self.devices[:int(np.searchsorted(self.devices[:, 0], gone))]
+        for kind in range(len(counts.gres_free)):
+            mine = devices[devices[:, 1] == kind]
+            counts.gres_free[kind] += np.bincount(mine[:, 2], weights=mine[:, 3], minlength=nodes).astype(np.int64)
+        for i in self.special:
+            if i < gone:
+                _forget_special(self.columns, counts, self.jobs[i])
+        return counts
+
+
+def _special(columns: ClusterColumns, job: RunningJob) -> bool:
+    """Jobs that hold more than cores, memory and devices."""
+    partition = columns.partitions.get(job.partition)
+    return partition is not None and (partition.over_subscribe == "EXCLUSIVE" or job.whole_node is not None
+                                      or bool(partition.max_cpus_per_node or partition.max_cpus_per_socket))
+
+
+def _forget_special(columns: ClusterColumns, counts: Counts, job: RunningJob) -> None:
+    """Takes the job out of whole-node, owner and per-partition counts; the sums have been taken already."""
+    before = counts.counts()
+    count_job(columns, counts, job, -1)
+    counts.socket_free, counts.mem_alloc_mb = before.socket_free, before.mem_alloc_mb
+    counts.gres_free, counts.jobs = before.gres_free, before.jobs
