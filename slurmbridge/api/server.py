@@ -216,13 +216,13 @@ class CommandServer:
         self._path = ""
 
     def preload(self) -> None:
-        """Imports every command now, so that nobody's first call waits for it."""
+        """Imports every command now, so that nobody's first call waits for it. One that cannot be imported is logged
+        and answers that it is not there; the others serve."""
         for name in COMMANDS:
             try:
                 self._commands[name] = importlib.import_module(f"slurmbridge.commands.{name}").run
-            except ModuleNotFoundError as error:
-                if error.name != f"slurmbridge.commands.{name}":
-                    raise
+            except ImportError:
+                log.exception("command %s", name)
 
     async def listen(self, path: str) -> None:
         """Raises OSError where the socket is somebody else's."""

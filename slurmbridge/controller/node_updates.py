@@ -89,6 +89,7 @@ class NodeUpdates:
     def shown(self, node: NodeRecord) -> None:
         """The node changed: scheduler, ledger and event log hear of it."""
         nodes.show_to_scheduler(node, self._world.columns)
+        self._world.admitted.clear()
         settings = {name: getattr(node, name) for name in _KEPT}
         settings["base_state"] = node.base_state if node.base_state in ("DOWN", "FUTURE") else ""
         settings["flags"] = sorted(node.flags & {"DRAIN", "FAIL", "MAINT"})

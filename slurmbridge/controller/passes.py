@@ -17,7 +17,7 @@ from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.transitions import Event, Phase, phase_of
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling import passes as scheduler
-from slurmbridge.scheduling.snapshot import MAIN, Plan, Snapshot, Start
+from slurmbridge.scheduling.snapshot import MAIN, REASONS, Plan, Snapshot, Start
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.views.records import JobRecord
 
@@ -40,6 +40,7 @@ class Passes:
         self._last_main = 0.0
         self._last_backfill = 0.0
         self.main_count = self.backfill_count = 0
+        self._expecting: set[int] = set()         # jobs with an expected start
         self.stopped = False                      # nothing starts any more
         parameters = world.conf.scheduler_parameters
         self._sched_interval = _seconds(parameters.get("sched_interval"), 60.0)
@@ -108,15 +109,15 @@ class Passes:
         return started
 
     def _write_reasons(self, plan: Plan, now: float) -> None:
-        world = self._world
-        for job_id, word in plan.reasons(world.queue).items():
-            job = world.jobs.pending.get(job_id)
-            if job is None or (job.reason in HELD and job.priority == 0):
-                continue
-            if word != "None" or job.reason not in HELD:
-                job.reason = word
-            job.last_sched_eval_s = now
-            job.scheduler = plan.decided_by
+        world, queue = self._world, self._world.queue
+        changed = plan.reason_codes != queue.reason[plan.reason_rows]
+        for row, code in zip(plan.reason_rows[changed].tolist(), plan.reason_codes[changed].tolist()):
+            queue.reason[row] = code
+            if row not in plan.limit_reasons:
+                self._write_reason(int(queue.job_id[row]), REASONS[code], plan, now)
+        for row, word in plan.limit_reasons.items():
+            queue.reason[row] = 0
+            self._write_reason(int(queue.job_id[row]), word, plan, now)
         for job_id, count in plan.node_counts.items():
             job = world.jobs.pending.get(job_id)
             if job is not None:
@@ -132,13 +133,25 @@ class Passes:
             if job is not None:
                 job.reason_desc = text
         if plan.decided_by != MAIN:
-            for job in world.jobs.pending.values():
-                expected = plan.expected.get(job.job_id)
-                if expected is not None:
-                    job.start_s, job.sched_nodes = expected.start_s, queueing.hostlist(world, expected.nodes)
-                elif job.sched_nodes:
+            for job_id in self._expecting - plan.expected.keys():
+                job = world.jobs.pending.get(job_id)
+                if job is not None:
                     job.start_s, job.sched_nodes = None, ""
+            for job_id, expected in plan.expected.items():
+                job = world.jobs.pending.get(job_id)
+                if job is not None:
+                    job.start_s, job.sched_nodes = expected.start_s, queueing.hostlist(world, expected.nodes)
+            self._expecting = set(plan.expected)
             self._mark_planned(plan)
+
+    def _write_reason(self, job_id: int, word: str, plan: Plan, now: float) -> None:
+        job = self._world.jobs.pending.get(job_id)
+        if job is None or (job.reason in HELD and job.priority == 0):
+            return
+        if word != "None" or job.reason not in HELD:
+            job.reason = word
+        job.last_sched_eval_s = now
+        job.scheduler = plan.decided_by
 
     def _mark_planned(self, plan: Plan) -> None:
         if plan.planned_nodes is None:

@@ -28,6 +28,9 @@ from slurmbridge.views.records import JobRecord, NodeRecord, PartitionRecord
 from slurmbridge.views.session import WillRun
 
 NOT_ELIGIBLE = frozenset({"DependencyNeverSatisfied"})
+AT_ONCE = frozenset({"PartitionDown", "PartitionInactive", "PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig"})
+"""Reasons that a submission shows before any pass has looked at it."""
+MOST_ADMITTED = 10_000
 
 
 # --- the cluster for the scheduler
@@ -69,6 +72,8 @@ def scheduler_partition(record: PartitionRecord) -> Partition:
 def partition_changed(world: World, record: PartitionRecord) -> None:
     """A partition is new or changed: columns, priorities and limits follow."""
     world.columns.set_partition(scheduler_partition(record))
+    world.shapes.clear()
+    world.admitted.clear()
     if world.priorities is not None:
         world.priorities.reload(world.conf, world.partitions, world.nodes)
         world.limits.changed()
@@ -86,14 +91,16 @@ def defaults(world: World, partition: str) -> size.Defaults:
 
 
 def shape_of(world: World, job: JobRecord, partition: str) -> Shape:
-    """Raises SlurmError for a request that has no size."""
-    request = job.request
-    if request.segment_size and request.segment_size < 0:
-        request = replace(request, segment_size=None)
+    """Kept while the job waits, for the request it was made of. Raises SlurmError for a request that has no size."""
+    known = world.shapes.get((job.job_id, partition))
+    if known is not None and known[0] is job.request:
+        return known[1]
     try:
-        return size.shape_of(request, defaults(world, partition))
+        shape = size.shape_of(job.request, defaults(world, partition))
     except size.SizeError as error:
         raise SlurmError(getattr(errors, str(error.args[0]), errors.ESLURM_INVALID_NODE_COUNT)) from None
+    world.shapes[job.job_id, partition] = (job.request, shape)
+    return shape
 
 
 def size_requested(world: World, job: JobRecord, likely_nodes: int = 0) -> None:
@@ -214,6 +221,8 @@ def enter(world: World, job: JobRecord) -> None:
 def leave(world: World, job: JobRecord) -> None:
     """A job waits no more."""
     world.queue.remove(job.job_id)
+    for name in job.partition.split(","):
+        world.shapes.pop((job.job_id, name), None)
     world.priorities.forget(job.job_id)
 
 
@@ -282,20 +291,35 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
     """Slurm's error for a job that no partition it asked for can ever run. Else the job gets the reason it waits for."""
     if job.priority == 0:
         return None
-    snapshot = Snapshot(now_s=int(world.now()), cluster=world.columns, queue=world.queue, settings=world.settings)
     error: SlurmError | None = None
     for name in job.partition.split(","):
-        limit = job.time_limit_min
-        answer = scheduler.admit(
-            snapshot, shape_of(world, job, name), name, uid=job.uid,
-            time_limit_s=FOREVER_S if limit is None or limit == UNLIMITED_MIN else limit * 60)
+        answer = _admission(world, job, name)
         if isinstance(answer, scheduler.Admission):
-            if job.reason == "None":
-                job.reason, job.reason_desc = REASONS[answer.reason], answer.description
+            word = REASONS[answer.reason]
+            if job.reason == "None" and word in AT_ONCE:
+                job.reason, job.reason_desc = word, answer.description
             return None
         details = (answer.message,) if answer.message else ()
         error = SlurmError(getattr(errors, answer.error), details=details)
     return error
+
+
+def _admission(world: World, job: JobRecord, partition: str) -> scheduler.Admission | scheduler.Refusal:
+    """The scheduler's verdict on this shape, asked once until nodes or partitions change."""
+    shape = shape_of(world, job, partition)
+    limit = job.time_limit_min
+    known = world.admitted.get((shape, partition))
+    most = world.partitions[partition].max_time_min
+    if known is not None and not (limit and most and limit > most):
+        return known
+    snapshot = Snapshot(now_s=int(world.now()), cluster=world.columns, queue=world.queue, settings=world.settings)
+    answer = scheduler.admit(snapshot, shape, partition, uid=job.uid,
+                             time_limit_s=FOREVER_S if limit is None or limit == UNLIMITED_MIN else limit * 60)
+    if not (limit and most and limit > most):
+        if len(world.admitted) > MOST_ADMITTED:
+            world.admitted.clear()
+        world.admitted[shape, partition] = answer
+    return answer
 
 
 def will_run(world: World, job: JobRecord) -> WillRun:

@@ -58,7 +58,7 @@ class Timers:
         if phase is Phase.PENDING:
             dues = []
             now = self._world.now()
-            if job.eligible_s is not None and job.eligible_s > now - 1:
+            if job.eligible_s is not None and (job.eligible_s > now or job.reason == "BeginTime"):
                 dues.append(job.eligible_s)
             if job.deadline_s:
                 dues.append(float(job.deadline_s))

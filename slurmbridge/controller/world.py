@@ -14,8 +14,11 @@ from slurmbridge.controller.jobs import JobStore
 from slurmbridge.controller.journal import Journal
 from slurmbridge.controller.transitions import Phase, phase_of
 from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.passes import Admission, Refusal
 from slurmbridge.scheduling.queue import QueueColumns
+from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import SchedulerSettings
+from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.slurm.settings import SlurmConf
 from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord
 
@@ -50,6 +53,8 @@ class World:
     limit_changed: Callable[[JobRecord], None] = lambda job: None         # a running job ends at another time
     refresh_priorities: Callable[[], None] = lambda: None
     node_changed: Callable[[NodeRecord], None] = lambda node: None        # events of sacctmgr, ledger
+    shapes: dict[tuple[int, str], tuple[JobRequest, Shape]] = field(default_factory=dict)     # of pending jobs
+    admitted: dict[tuple[Shape, str], Admission | Refusal] = field(default_factory=dict)      # until nodes change
     _watchers: dict[int, list[asyncio.Future[None]]] = field(default_factory=dict)
 
     def now(self) -> float:
