@@ -29,7 +29,8 @@ def split_address(address: str) -> tuple[int, str | tuple[str, int]]:
     raise ValueError(f"not an address: {address!r}")
 
 
-def listen(address: str, *, mode: int = 0o600, owner: tuple[int, int] | None = None, backlog: int = 128) -> socket.socket:
+def listen(address: str, *, mode: int = 0o600, owner: tuple[int, int] | None = None,
+           backlog: int = 128) -> socket.socket:
     """A listening socket. A Unix one gets ``mode`` and ``owner`` (uid, gid) before anybody can connect."""
     family, target = split_address(address)
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -69,4 +70,4 @@ def peer_uid(sock: socket.socket) -> int | None:
     if sock.family != socket.AF_UNIX:
         return None
     data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return struct.unpack("3i", data)[1]
+    return int(struct.unpack("3i", data)[1])

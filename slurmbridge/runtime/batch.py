@@ -33,7 +33,8 @@ def file_name(pattern: str, order: RunOrder) -> str:
     """Absolute name of a batch file pattern."""
     is_task = order.array_task_id is not None
     return patterns.expand(
-        pattern, job_id=order.job_id, work_dir=order.request.work_dir, array_job_id=order.array_job_id if is_task else 0,
+        pattern, job_id=order.job_id, work_dir=order.request.work_dir,
+        array_job_id=order.array_job_id if is_task else 0,
         array_task_id=order.array_task_id if order.array_task_id is not None else patterns.NO_TASK,
         node_name=order.nodes[0].name, user_name=order.user_name, job_name=order.name, restarts=order.restart)
 

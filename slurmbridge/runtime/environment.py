@@ -245,7 +245,6 @@ class StepFacts:
     step_id: str
     nodes: tuple[str, ...]
     counts: tuple[int, ...]
-    options: Mapping[str, str]                # what srun's own options set (step_option_variables)
     launcher_host: str = "127.0.0.1"
     launcher_port: int = 0
     owns_allocation: bool = False             # srun outside an allocation: the job's variables are set too
@@ -253,7 +252,7 @@ class StepFacts:
 
 
 def step_environment(order: RunOrder, base: Mapping[str, str], step: StepFacts) -> dict[str, str]:
-    """What all tasks of a step share. ``base`` is srun's environment after --export."""
+    """What all tasks of a step share. ``base``: srun's environment with its options' variables, after --export."""
     nodes = hostlist.compress(step.nodes)
     counts = tasks_per_node_text(step.counts)
     total = str(sum(step.counts))
@@ -264,7 +263,6 @@ def step_environment(order: RunOrder, base: Mapping[str, str], step: StepFacts) 
             env[name] = value
         else:
             env.setdefault(name, value)
-    env |= step.options
     if not step.preserve:
         env |= {"SLURM_NNODES": str(len(step.nodes)), "SLURM_NTASKS": total, "SLURM_NPROCS": total,
                 "SLURM_TASKS_PER_NODE": counts}

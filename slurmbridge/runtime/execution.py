@@ -64,6 +64,7 @@ def start(command: Command) -> int:
         return pid
     code = 1
     try:
+        signal.set_wakeup_fd(-1)
         os.setsid()
         _take_descriptors(command)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -75,13 +76,13 @@ def start(command: Command) -> int:
                 os.nice(command.nice)
         os.umask(command.umask)
         enter_directory(command.cwd, 2)
-        for number, pair in limits:
+        for limit, pair in limits:
             with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(number, pair)
+                resource.setrlimit(limit, pair)
         env[b"SLURM_TASK_PID"] = b"%d" % os.getpid()
         code = _execute(candidates, argv, env, command.path)
     except OSError as error:
-        code = error.errno or 1
+        code = int(error.errno or 1)
     finally:
         os._exit(code & 0xFF)
     raise AssertionError

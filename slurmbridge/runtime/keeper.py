@@ -88,7 +88,7 @@ class StepKeeper:
         request = self.request
         if not os.path.isdir(request["cwd"]) or not os.access(request["cwd"], os.X_OK):
             self._say_directory(request["cwd"])
-        exits = []
+        exits: list[asyncio.Future[None]] = []
         for entry in request["tasks"]:
             task = Task(int(entry["rank"]), int(entry["local"]))
             self.tasks[task.rank] = task

@@ -21,10 +21,10 @@ def node_requests(session: SrunSession, step: StepOptions, plan: StepPlan, argvs
     facts = StepFacts(
         step_id=session.step_id, nodes=tuple(share.name for share in plan.shares),
         counts=tuple(len(share.tasks) for share in plan.shares),
-        options=stepenv.option_variables(opts, step.request, session.own_umask),
         owns_allocation=session.owns_allocation, preserve=bool(opts["preserve_env"]))
-    base = {name: value for name, value in session.env.items() if not name.startswith("SLURM_RLIMIT_")}
-    shared = environment.step_environment(order, environment.export_filter(base, opts["export"]), facts)
+    own = {name: value for name, value in session.env.items() if not name.startswith("SLURM_RLIMIT_")}
+    own |= stepenv.option_variables(opts, step.request, session.own_umask)
+    shared = environment.step_environment(order, environment.export_filter(own, opts["export"]), facts)
     append = opts["open_mode"] == "append" or (
         opts["open_mode"] is None and order.settings.get("JobFileAppend", "0") == "1")
     requests = []
@@ -54,7 +54,8 @@ def _task(session: SrunSession, share: StepShare, index: int, local: int, rank: 
 
 
 def share_gpus(share: StepShare) -> list[int]:
-    return sorted(device for name, devices in share.gres.items() if name.partition(":")[0] == "gpu" for device in devices)
+    return sorted(device for name, devices in share.gres.items() if name.partition(":")[0] == "gpu"
+                  for device in devices)
 
 
 def propagated_limits(propagate: str | None, limits: dict[str, list[int]], settings: dict[str, str]) -> dict[str, int]:
@@ -97,9 +98,10 @@ def total_usage(usage: dict[int, dict[str, float]], plan: StepPlan) -> dict[str,
         for name in ("user_cpu_s", "system_cpu_s", "pages", "read_bytes", "write_bytes"):
             total[name] = total.get(name, 0) + one.get(name, 0)
         cpu_s = one.get("user_cpu_s", 0) + one.get("system_cpu_s", 0)
-        if one.get("max_rss_kb", 0) > total.get("max_rss_kb", -1):
-            total |= {"max_rss_kb": one.get("max_rss_kb", 0), "max_rss_task": rank, "max_rss_node": node_of.get(rank, "")}
+        rss_kb = one.get("max_rss_kb", 0)
+        if rss_kb > total.get("max_rss_kb", -1):
+            total |= {"max_rss_kb": rss_kb, "max_rss_task": rank, "max_rss_node": node_of.get(rank, "")}
         if cpu_s < total.get("min_cpu_s", float("inf")):
             total |= {"min_cpu_s": cpu_s, "min_cpu_task": rank, "min_cpu_node": node_of.get(rank, "")}
-        total["rss_sum_kb"] = total.get("rss_sum_kb", 0) + one.get("max_rss_kb", 0)
+        total["rss_sum_kb"] = total.get("rss_sum_kb", 0) + rss_kb
     return total | {"num_tasks": len(usage)} if usage else {}

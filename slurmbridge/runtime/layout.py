@@ -35,8 +35,9 @@ def lay_out(num_tasks: int, capacity: Sequence[int], distribution: Distribution)
         if distribution.plane_size < 1:
             raise LayoutError("Plane size must be positive")
         return _plane(num_tasks, capacity, distribution.plane_size)
-    counts = _packed_counts(num_tasks, capacity) if distribution.pack else [len(ids) for ids in _even(num_tasks, capacity)]
-    return _consecutive(counts)
+    if distribution.pack:
+        return _consecutive(_packed_counts(num_tasks, capacity))
+    return _consecutive([len(ids) for ids in _even(num_tasks, capacity)])
 
 
 def lay_out_arbitrary(nodes: Sequence[str], hosts: Sequence[str], num_tasks: int) -> list[list[int]]:

@@ -79,7 +79,8 @@ class RunOrder:
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> RunOrder:
         """Raises TypeError or KeyError for what is no order."""
-        request = {key: tuple(value) if isinstance(value, list) else value for key, value in plain["request"].items()}
+        request: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value
+                                   for key, value in plain["request"].items()}
         nodes = []
         for node in plain["nodes"]:
             shape = dict(node)

@@ -34,7 +34,8 @@ class Peers:
             try:
                 reader, writer = await asyncio.wait_for(addresses.connect(node.address), JOIN_TIMEOUT_S)
                 self._links.append((reader, writer))
-                await frames.send(writer, frames.encode_json(b"K", {"credential": self._order.credential, "op": "join"}))
+                join = {"credential": self._order.credential, "op": "join"}
+                await frames.send(writer, frames.encode_json(b"K", join))
                 answer = await asyncio.wait_for(frames.read_frame(reader), JOIN_TIMEOUT_S)
             except (OSError, TimeoutError) as error:
                 raise PeerLost(node.name, f"step daemon of {node.name}: {error or 'no answer'}") from None

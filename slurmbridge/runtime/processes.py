@@ -34,7 +34,7 @@ def children(pid: int) -> list[int]:
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
                 found += map(int, file.read().split())
         except FileNotFoundError:
-            if not os.path.exists("/proc/self/task/%d/children" % os.getpid()):
+            if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
                 return _children_by_scan(pid)
         except OSError:
             continue
@@ -42,7 +42,8 @@ def children(pid: int) -> list[int]:
 
 
 def _children_by_scan(pid: int) -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and (stat := _stat(int(name))) and stat[1] == pid]
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [child for child in pids if (stat := _stat(child)) and stat[1] == pid]
 
 
 def _stat(pid: int) -> tuple[str, int, int] | None:

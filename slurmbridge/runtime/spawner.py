@@ -1,4 +1,4 @@
-"""The spawner: one process a controller state, with the whole runtime imported, that forks a step daemon in milliseconds.
+"""The spawner: one process a controller state that has the whole runtime imported and forks step daemons from it.
 
 It is detached from the controller and outlives it; the engine finds it again through its socket. When it runs as root,
 step daemons become the submitting user right after the fork and import nothing more: the interpreter's files may be
@@ -33,7 +33,8 @@ from slurmbridge.runtime.wake import Waker
 
 LOST_STATUS = 9
 """Wait status of a run whose step daemon was killed: as if by SIGKILL."""
-SOCKET_NAME, LOCK_NAME, WAKE_NAME, JOURNAL_NAME, SCRIPT_NAME = "spawner.sock", "spawner.lock", "wake", "journal", "slurm_script"
+SOCKET_NAME, LOCK_NAME, WAKE_NAME = "spawner.sock", "spawner.lock", "wake"
+JOURNAL_NAME, SCRIPT_NAME = "journal", "slurm_script"
 
 
 @dataclass(slots=True)

@@ -46,11 +46,12 @@ class SrunSession:
         self.request = request
         self.client = Client(reader, writer)
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.owns_allocation = (not self.order.request.batch and self.order.request.interactive_command == "srun"
+        self.owns_allocation: bool = (not self.order.request.batch and self.order.request.interactive_command == "srun"
                                 and not sessions.ever_attached)
-        self.step_id = ""
+        self.step_id: str = ""
         self.status: int | None = None
         self.links: list[KeeperLink] = []
+        self.files: dict[int, stepfiles.Target] = {}
         self.states = TaskStates(0)
         self._client_gone = False
         self._cancelled = False               # srun itself ended the step: its tasks' deaths are not told
@@ -148,13 +149,13 @@ class SrunSession:
 
     async def _wait_for_room(self, timeout_s: float) -> bool:
         """Whether the time was over before a step ended."""
-        self._pending = asyncio.get_running_loop().create_future()
-        room = asyncio.ensure_future(self.sessions.wait_for_room())
+        self._pending = pending = asyncio.get_running_loop().create_future()
+        room: asyncio.Future[Any] = asyncio.ensure_future(self.sessions.wait_for_room())
         try:
-            done, _ = await asyncio.wait({room, self._pending}, timeout=timeout_s,
-                                         return_when=asyncio.FIRST_COMPLETED)
-            if self._pending in done:
-                number = self._pending.result()
+            waits: list[asyncio.Future[Any]] = [room, pending]
+            done, _ = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if pending in done:
+                number = pending.result()
                 if number:
                     self.client.say(f"Cancelled pending job step with signal {number}")
                 over = errors.strerror(errors.ESLURM_ALREADY_DONE)

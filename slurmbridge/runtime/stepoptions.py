@@ -168,7 +168,8 @@ def _fit_nodes_to_tasks(opts: OptionSet, listed: list[str], log: Log) -> None:
         opts["max_nodes"] = opts["ntasks"]
     if opts["ntasks"] >= opts["min_nodes"]:
         return
-    log.warning(f"can't run {opts['ntasks']} processes on {opts['min_nodes']} nodes, setting nnodes to {opts['ntasks']}")
+    log.warning(f"can't run {opts['ntasks']} processes on {opts['min_nodes']} nodes, "
+                f"setting nnodes to {opts['ntasks']}")
     opts.process("N", str(opts["ntasks"]), by_env=False)
     if len(listed) > opts["min_nodes"]:
         opts["nodelist"] = ",".join(listed[:opts["min_nodes"]])
@@ -209,9 +210,7 @@ def _request(opts: OptionSet, order: RunOrder, log: Log) -> StepRequest:
     max_nodes = min(opts["max_nodes"] or opts["min_nodes"], usable)
     num_tasks = _tasks(opts)
     exact = bool(opts["exact"] or opts["cpus_set"] or opts["cpus_per_gpu"])
-    if opts["overcommit"]:
-        cpu_count = 0
-    elif num_tasks is None:
+    if opts["overcommit"] or num_tasks is None:
         cpu_count = 0
     else:
         cpu_count = num_tasks * (opts["cpus_per_task"] if opts["cpus_set"] else 1)

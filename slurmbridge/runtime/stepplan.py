@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from slurmbridge.runtime.layout import Distribution, LayoutError, lay_out, lay_out_arbitrary, task_capacity
 from slurmbridge.slurm import errors
 
+BLOCK = Distribution("block")
+
 
 @dataclass(slots=True)
 class NodeUse:
@@ -45,7 +47,7 @@ class StepRequest:
     exclude: tuple[str, ...] = ()
     relative: int | None = None
     feature: str = ""
-    distribution: Distribution = Distribution("block")
+    distribution: Distribution = BLOCK
     ntasks_per_node: int = 0
     gres_per_node: tuple[tuple[str, int], ...] | None = None   # None: the job's; () = none
     gres_per_step: tuple[tuple[str, int], ...] = ()
@@ -155,7 +157,7 @@ class _Search:
                 if request.min_nodes == len(self.nodes):
                     if possible // (per_task or 1) == 0 and reason != errors.ESLURM_INVALID_TASK_MEMORY:
                         raise StepRefused(reason)
-                    raise StepRefused(errors.ESLURM_NODES_BUSY if possible else reason)
+                    raise StepRefused(errors.ESLURM_NODES_BUSY)
                 self.mem_blocked_nodes += 1
             else:
                 self.available.add(index)

@@ -1,4 +1,4 @@
-"""The engine's connection to its spawner: starts one when none serves, finds it again, and starts a new one if it dies."""
+"""The engine's connection to its spawner: starts one when none serves, finds it again, replaces one that died."""
 from __future__ import annotations
 
 import asyncio
