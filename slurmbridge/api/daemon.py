@@ -20,6 +20,7 @@ from pathlib import Path
 
 from slurmbridge.accounting.errors import LedgerError
 from slurmbridge.accounting.ledger import Ledger
+from slurmbridge.accounting.queries import Queries
 from slurmbridge.api import admin_commands
 from slurmbridge.api.identity import Identities
 from slurmbridge.api.server import CommandServer, take_socket_path
@@ -103,14 +104,6 @@ def make_engine(options: Options, conf: SlurmConf, clock: Callable[[], float]) -
     return LocalEngine(nodes, options.state, controller_url=options.address)
 
 
-def make_queries(database: str):  # type: ignore[no-untyped-def]
-    try:
-        from slurmbridge.accounting.queries import Queries
-    except ModuleNotFoundError:
-        return None
-    return Queries(database)
-
-
 def prepare_state(options: Options) -> None:
     """Raises StartError."""
     try:
@@ -141,9 +134,10 @@ async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only
         ledger = Ledger.open(database, lock)
     except LedgerError as error:
         raise StartError(str(error)) from None
+    queries = Queries(database)
     try:
         controller = Controller(conf, make_engine(options, conf, clock), ledger, clock,
-                                make_queries(database), options.address)
+                                queries, options.address)
         await controller.start()
     except (LedgerError, OSError, ValueError) as error:
         ledger.close()
@@ -174,6 +168,7 @@ async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only
         options.pid_path.unlink()
     failure = controller.failure
     await controller.close(end_runs=failure is None and not terminated)
+    queries.close()
     if failure is not None:
         raise StartError(" ".join(str(failure).split()))
 

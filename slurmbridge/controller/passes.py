@@ -76,7 +76,7 @@ class Passes:
         self.main_count += 1
         plan = scheduler.main_pass(self._snapshot())
         self.apply(plan)
-        if self._with_backfill and len(world.queue) and hasattr(scheduler, 'backfill_pass'):
+        if self._with_backfill and len(world.queue):
             self.backfill_count += 1
             self.apply(scheduler.backfill_pass(self._snapshot()))
 

@@ -13,8 +13,8 @@ from slurmbridge.controller import nodes as node_states
 from slurmbridge.controller.directory_checks import refused_by_partition
 from slurmbridge.controller.jobs import tasks_of
 from slurmbridge.controller.world import World
-from slurmbridge.scheduling import size
 from slurmbridge.scheduling import passes as scheduler
+from slurmbridge.scheduling import size
 from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, NodeSpec, Partition
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
 from slurmbridge.scheduling.shape import Shape

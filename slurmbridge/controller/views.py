@@ -1,7 +1,6 @@
 """The read-only side of the controller (``views.session.Views``)."""
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,4 +55,4 @@ class ControllerViews:
     async def ledger_query(self, kind: str, **filters: Any) -> Sequence[Mapping[str, Any]]:
         """Waits for what is being written, so that a user finds what was acknowledged."""
         await self._world.journal.durable()
-        return await asyncio.to_thread(self._queries.query, kind, **filters)
+        return list(await self._queries.ask(kind, **filters))

@@ -94,6 +94,7 @@ class SimulatedEngine:
                 continue
             start_s = self._now() if job.start_s is None else job.start_s
             self._begin(run, start_s, behaviour(job.request.script), _end_by(job, start_s))
+            self._tell(run, "started", start_s)
         if self._ticker is None:
             self._ticker = asyncio.create_task(self._tick())
 
