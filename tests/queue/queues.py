@@ -51,8 +51,8 @@ def record(row: Mapping[str, str]) -> JobRecord:
         batch=row["BatchFlag"] == "1", constraint=null(row["Feature"]), command=null(row["Command"]),
         work_dir=row["WorkDir"], std_out=null(row["STDOUT"]), std_err=null(row["STDERR"]),
         std_in=null(row["STDIN"]), node_list=null(row["ReqNodes"]), tres_per_node=null(row["tres-per-node"]),
-        tres_per_job=null(row["tres-per-job"]), tres_per_task=null(row["tres-per-task"]), contiguous=row["Contiguous"] == "1",
-        reservation=null(row["Reservation"]), licenses=null(row["Licenses"]))
+        tres_per_job=null(row["tres-per-job"]), tres_per_task=null(row["tres-per-task"]),
+        contiguous=row["Contiguous"] == "1", reservation=null(row["Reservation"]), licenses=null(row["Licenses"]))
     job = JobRecord(
         raw, request, name=row["Name"], user_name=row["UserName"], uid=int(row["UserID"]), group_name=row["GroupName"],
         gid={"users": 100, "root": 0}[row["GroupName"]], account=row["Account"],
@@ -156,6 +156,7 @@ class FakeSession:
         self.written = ""
         self.errors_written = ""
         self.sleeps: list[float] = []
+        self.patience = 3                     # the caller goes during this many-th sleep
         self._now = epoch(now) or 0
 
     def now(self) -> float:
@@ -167,13 +168,17 @@ class FakeSession:
     async def write_stderr(self, text: str) -> None:
         self.errors_written += text
 
-    async def read_stdin(self) -> bytes:
-        return self.answers
+    async def read_line(self) -> bytes:
+        line, newline, self.answers = self.answers.partition(b"\n")
+        return line + newline
+
+    async def read_file(self, path: str, limit: int = 1 << 20) -> bytes:
+        return Path(path).read_bytes()
 
     async def sleep(self, seconds: float) -> None:
         self.sleeps.append(seconds)
         self._now += seconds
-        if len(self.sleeps) >= 3:
+        if len(self.sleeps) >= self.patience:
             raise ConnectionError
 
     def call(self, command, *argv: str, env: Mapping[str, str] | None = None) -> Reply:
