@@ -192,11 +192,15 @@ def date_line(env: Mapping[str, str], now_s: float) -> str:
     return Zone.of(env).strftime("%a %b %d %H:%M:%S %Y", int(now_s)) + "\n"
 
 
-def check_clusters(name: str, text: str, own: str, *, from_env: bool = False) -> None:
-    """-M: this cluster's own name and ``all`` are known; another raises Stop with Slurm's lines."""
-    for word in text.split(","):
-        if word.strip().lower() not in (own.lower(), "all", ""):
-            place = "SLURM_CLUSTERS" if from_env else "--cluster"
-            raise Stop(Reply("", f"{name}: error: '{text}' can't be reached now, or it is an invalid entry for "
-                                 f"{place}.  Use 'sacctmgr list clusters' to see available clusters.\n"
-                                 f"{name}: fatal: Could not get cluster information\n", 1))
+def check_clusters(name: str, text: str, own: str, *, from_env: bool = False) -> str:
+    """-M: this cluster's own name and ``all`` are known. Returns error lines about others; raises Stop with them and
+    Slurm's last words where none is known."""
+    words = [word.strip().lower() for word in text.split(",")]
+    strange = [word for word in dict.fromkeys(words) if word not in (own.lower(), "all", "")]
+    lines = "".join(f"{name}: error: No cluster '{word}' known by database.\n" for word in strange)
+    if strange and len(strange) == len(dict.fromkeys(words)):
+        place = "SLURM_CLUSTERS" if from_env else "--cluster"
+        raise Stop(Reply("", f"{lines}{name}: error: '{text}' can't be reached now, or it is an invalid entry for "
+                             f"{place}.  Use 'sacctmgr list clusters' to see available clusters.\n"
+                             f"{name}: fatal: Could not get cluster information\n", 1))
+    return lines

@@ -223,7 +223,7 @@ def _help_format() -> str:
 def _read(argv: Sequence[str], env: Mapping[str, str], own_cluster: str) -> _Request:
     """Command line and environment. Raises Stop for mistakes and for options that only print something."""
     request = _Request(local="SPRIO_LOCAL" in env or "SLURM_CLUSTERS" in env, sibling="SPRIO_SIBLING" in env)
-    clusters, from_command_line = env.get("SLURM_CLUSTERS"), False
+    clusters = env.get("SLURM_CLUSTERS")
     operands: list[str] = []
     for key, value in parse_options("sprio", argv, _OPTIONS, operands=operands):
         text = value or ""
@@ -236,7 +236,7 @@ def _read(argv: Sequence[str], env: Mapping[str, str], own_cluster: str) -> _Req
         elif key == "l":
             request.long = True
         elif key == "M":
-            clusters, from_command_line, request.local = text, True, True
+            clusters, request.local = text, True
         elif key == "n":
             request.normalized = True
         elif key == "o":
@@ -270,7 +270,7 @@ def _read(argv: Sequence[str], env: Mapping[str, str], own_cluster: str) -> _Req
     if operands:
         raise Stop(Reply(_USAGE, f"{request.said}sprio: error: Unrecognized option: {operands[0]}\n", 1))
     if clusters is not None:
-        check_clusters("sprio", clusters, own_cluster, from_env=not from_command_line)
+        request.said += check_clusters("sprio", clusters, own_cluster)
     return request
 
 

@@ -1,8 +1,10 @@
 """sshare: the shares of the association tree, their usage and what fair share makes of both (sshare(1))."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from slurmbridge.commands.common import (
@@ -14,6 +16,7 @@ from slurmbridge.commands.common import (
     refuse_json,
     user_name,
 )
+from slurmbridge.slurm import hostlist
 from slurmbridge.slurm.format import ColumnField, ColumnPrinter
 from slurmbridge.slurm.getopt import NO_ARGUMENT, OPTIONAL_ARGUMENT, REQUIRED_ARGUMENT, LongOption, OptionTable
 from slurmbridge.views.records import FAIRSHARE_PARENT, AssociationData
@@ -70,6 +73,7 @@ class _Request:
     header: bool = True
     parsable: str = ""
     verbose: int = 0
+    said: str = ""                            # standard error so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +96,12 @@ def _tres_text(row: _Row, counts: Callable[[str], int | None]) -> str | None:
     return ",".join(shown) or None
 
 
-def _raw_shares(row: _Row) -> str | None:
+def _raw_shares(row: _Row, width: int = 0) -> str | None:
+    """A number, never cut, or a word that is."""
     shares = row.share["raw_shares"]
-    return "parent" if shares == FAIRSHARE_PARENT else None if shares is None else str(shares)
+    if shares == FAIRSHARE_PARENT:
+        return "parent"[:width - 1] + "+" if 0 < width < len("parent") else "parent"
+    return None if shares is None else str(shares)
 
 
 _FIELDS: tuple[ColumnField[_Row], ...] = (
@@ -117,23 +124,35 @@ _FIELDS: tuple[ColumnField[_Row], ...] = (
     ColumnField("User", 10, lambda row: row.share["assoc"].user or None))
 
 
-def _split(text: str) -> list[str]:
-    """A list as Slurm reads names: the content of a leading quote, empty words left out."""
+_WORD = re.compile(r"(?:\[[^\]]*\]|[^,])+")
+
+
+def _unquoted(text: str) -> str:
+    """The content of a leading quote; other quotes become grave accents."""
     if text[:1] in ("'", '"'):
         text = text[1:].partition(text[0])[0]
-    return [word for word in text.replace("'", "`").replace('"', "`").split(",") if word]
+    return text.replace("'", "`").replace('"', "`")
 
 
 def _merge(words: list[str], more: str) -> list[str]:
-    """Lower-cased words; one that comes again moves to the end."""
-    for word in _split(more):
-        name = word.strip().lower()
-        words = [*(other for other in words if other != name), name]
+    """Lower-cased words, those with brackets expanded; one that comes again moves to the end. Nothing is one empty
+    word."""
+    for part in _WORD.findall(_unquoted(more)) or [""]:
+        for word in _expanded(part):
+            name = word.strip().lower()
+            words = [*(other for other in words if other != name), name]
     return words
 
 
+def _expanded(word: str) -> list[str]:
+    try:
+        return hostlist.expand(word) if "[" in word else [word]
+    except hostlist.HostlistError:
+        return [word]
+
+
 def _add_users(users: list[str], text: str) -> None:
-    for word in _split(text):
+    for word in filter(None, _unquoted(text).split(",")):
         name = word
         if word[0].isdigit():
             digits = word[:len(word) - len(word.lstrip("0123456789"))]
@@ -165,7 +184,7 @@ def _read(argv: Sequence[str], own_cluster: str) -> _Request:
         elif key == "l":
             request.long = True
         elif key == "M":
-            check_clusters("sshare", text, own_cluster)
+            request.said += check_clusters("sshare", text, own_cluster)
             request.clusters = [own_cluster]
         elif key == "m":
             request.partitions = True
@@ -215,7 +234,9 @@ def _columns(words: Sequence[str]) -> list[ColumnField[_Row]]:
         if percent and int(digits or 0):
             widths[column.name] = -int(digits) if sign else int(digits)
         picked.append(column)
-    return [replace(column, width=widths.get(column.name, column.width)) for column in picked]
+    sized = [replace(column, width=widths.get(column.name, column.width)) for column in picked]
+    return [replace(column, value=partial(_raw_shares, width=abs(column.width)))
+            if column.name == "RawShares" else column for column in sized]
 
 
 def _visible(session: Session) -> Callable[[Mapping[str, Any]], bool]:
@@ -265,7 +286,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     """sshare(1)."""
     conf = session.views.conf
     request = _read(argv, conf.cluster_name)
-    said = ""
+    said = request.said
     if request.all_users:
         request.users = []
         said += "Users requested:\n\t: all\n" if request.verbose else ""

@@ -20,7 +20,8 @@ Flags = NDArray[np.bool_]
 PARENT_SHARES = 0x7FFFFFFF
 """Shares value of Fairshare=parent."""
 
-_UNSET_LEVEL = np.longdouble(0xFFFFFFFE)      # what an account without a level_fs of its own sorts by
+_UNSET = 0xFFFFFFFE                           # Slurm's "no value": what the root has for the shares of its level
+_UNSET_LEVEL = np.longdouble(_UNSET)          # what an account without a level_fs of its own sorts by
 _STEEPNESS = 5.0                              # of the correction in depth-oblivious fair share
 
 
@@ -52,7 +53,7 @@ class Tree:
     is_user: Flags
     from_parent: Flags                        # Fairshare=parent
     shares: Rows
-    level_shares: Rows                        # sum over the siblings under fs_parent; 0 for the root
+    level_shares: Rows                        # sum over the siblings under fs_parent
     levels: tuple[Rows, ...]                  # rows by depth below fs_parent, root excluded
     users_below: Rows                         # user associations in the subtree of fs_parent links, itself included
     user_count: int
@@ -127,7 +128,7 @@ def build_tree(associations: Iterable[Association]) -> Tree:
     level_sum = np.zeros(count, np.int64)
     own = below[~from_parent[below]]
     np.add.at(level_sum, fs_parent[own], shares[own])
-    level_shares = np.zeros(count, np.int64)
+    level_shares = np.full(count, _UNSET, np.int64)
     level_shares[below] = level_sum[fs_parent[below]]
     levels = tuple(below[fs_depth[below] == level] for level in range(1, int(fs_depth.max()) + 1))
     users_below = is_user.astype(np.int64)

@@ -303,7 +303,9 @@ def _float_text(text: str, width: int) -> str:
     overflow = len(f"{value:>{width}.{width}e}") - width
     if overflow > 0:
         digits -= overflow
-    return f"{value:>{max(digits, 0)}.{max(digits, 0)}e}"
+    if digits < 0:                            # C: a negative width justifies left, a negative precision is the default
+        return f"{value:<{-digits}e}"
+    return f"{value:>{max(digits, 1)}.{digits}e}"
 
 
 def _column_cell(column: ColumnField[R]) -> Callable[[R], str]:

@@ -83,7 +83,8 @@ def usage_rows(case: dict[str, Any]) -> list[tuple[str, str, float]]:
 
 
 _LONG = {"-p": "partition", "-n": "tasks", "-N": "nodes", "-c": "cpus", "-q": "qos", "-t": "time",
-         "--ntasks-per-node": "per_node", "--nice": "nice", "--mem": "mem", "--mem-per-cpu": "mem_per_cpu", "--gres": "gres"}
+         "--ntasks-per-node": "per_node", "--nice": "nice", "--mem": "mem",
+         "--mem-per-cpu": "mem_per_cpu", "--gres": "gres"}
 
 
 def _megabytes(text: str) -> int:
