@@ -40,7 +40,7 @@ class Future:
 
     def _build(self, jobs: list[RunningJob]) -> None:
         """Sorts the jobs by end and lays their shares out as arrays."""
-        jobs = sorted((j for j in jobs if not j.suspended), key=lambda j: j.end_s)
+        jobs = sorted((j for j in jobs if not j.suspended), key=lambda j: (j.end_s, j.job_id))
         self.jobs = jobs
         self.end_s: IntArray = np.array([j.end_s for j in jobs], dtype=np.int64)
         index = self.columns.index
