@@ -1,0 +1,177 @@
+"""Read-only questions to the ledger, over connections of their own: what ``Views.ledger_query`` answers.
+
+Kinds and filters (absent or None: not restricted; times in epoch seconds; lists are alternatives):
+
+``jobs``        accounting rows, one per run, in ``db_index`` order. Filters: ``job_ids`` (ids of jobs, of arrays or of
+                heterogeneous jobs), ``users``, ``uids``, ``gids``, ``accounts``, ``partitions``, ``qos``, ``wckeys``,
+                ``names``, ``start_s``/``end_s`` (was eligible before ``end_s`` and had not ended before ``start_s``),
+                ``steps`` (bool: with "steps", a list of mappings of StepRecord's fields, in start order),
+                ``suspensions`` (bool: with "suspensions", a list of (start_s, end_s or None)).
+                A row has the table's columns (db_index, job_id, array_job_id, array_task_id, het_job_id, het_offset,
+                user_name, uid, gid, account, assoc_id, partition, qos, wckey, name, state, submit_s, eligible_s,
+                start_s, end_s) and what ``rows.job_row`` puts into ``data``, absent where empty.
+``events``      sacctmgr's events by start. Filters: ``nodes`` ("" = the cluster), ``start_s``/``end_s`` (overlap),
+                ``open`` (bool). Rows: node, start_s, end_s, state, reason, reason_uid, tres, nodes.
+``changes``     sacctmgr's transactions in order. Filters: ``start_s``, ``end_s``, ``actors``, ``actions``, ``ids``.
+                Rows: id, time_s, action, actor, where_text, info.
+"""
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from sqlalchemy import Connection, Select, or_, select
+
+from slurmbridge.accounting import database, schema
+from slurmbridge.accounting.errors import LedgerError, one_line
+from slurmbridge.accounting.rows import clean
+
+Found = list[dict[str, Any]]
+_CHUNK = 500                                   # values in one IN list
+_JOB_COLUMNS = tuple(column.name for column in schema.job.columns if column.name != "data")
+
+
+class Queries:
+    """A small pool of reading threads. ``ask`` from the event loop, ``answer`` from any thread."""
+
+    def __init__(self, url: str, threads: int = 2) -> None:
+        self._url = database.normal_url(url)
+        self._engine = database.make_engine(self._url, read_only=True)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="ledger-reader")
+
+    async def ask(self, kind: str, **filters: Any) -> Found:
+        """Rows of a kind. Raises LedgerError where the ledger cannot be read, KeyError for an unknown kind."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: self.answer(kind, **filters))
+
+    def answer(self, kind: str, **filters: Any) -> Found:
+        handler = _KINDS[kind]
+        try:
+            with self._engine.connect() as connection:
+                return handler(connection, filters)
+        except Exception as error:
+            raise LedgerError(f"ledger {database.shown(self._url)} cannot be read: {one_line(error)}") from error
+
+    def close(self) -> None:
+        self._pool.shutdown()
+        self._engine.dispose()
+
+
+def _jobs(connection: Connection, filters: Mapping[str, Any]) -> Found:
+    table = schema.job.c
+    query = select(schema.job)
+    for name, column in (("users", table.user_name), ("accounts", table.account), ("qos", table.qos),
+                         ("wckeys", table.wckey), ("names", table.name)):
+        if filters.get(name) is not None:
+            query = query.where(column.in_([clean(value) for value in filters[name]]))
+    for name, number in (("uids", table.uid), ("gids", table.gid)):
+        if filters.get(name) is not None:
+            query = query.where(number.in_(list(filters[name])))
+    if filters.get("start_s") is not None:
+        query = query.where(or_(table.end_s.is_(None), table.end_s >= filters["start_s"]))
+    if filters.get("end_s") is not None:
+        query = query.where(or_(table.eligible_s < filters["end_s"]))
+    found: Found = []
+    seen: set[int] = set()
+    for part in _by_ids(query, filters.get("job_ids")):
+        for row in connection.execute(part):
+            if row.db_index not in seen:
+                seen.add(row.db_index)
+                found.append(_job(row))
+    found.sort(key=lambda job: job["db_index"])
+    wanted = filters.get("partitions")
+    if wanted is not None:
+        found = [job for job in found if set(job["partition"].split(",")) & set(wanted)]
+    if filters.get("steps"):
+        _add_steps(connection, found)
+    if filters.get("suspensions"):
+        _add_suspensions(connection, found)
+    return found
+
+
+def _by_ids(query: Select[Any], ids: Sequence[int] | None) -> Iterator[Select[Any]]:
+    if ids is None:
+        yield query
+        return
+    table = schema.job.c
+    for part in _chunks(ids):
+        yield query.where(or_(table.job_id.in_(part), table.array_job_id.in_(part), table.het_job_id.in_(part)))
+
+
+def _chunks(values: Iterable[int]) -> Iterator[list[int]]:
+    listed = list(values)
+    for start in range(0, len(listed), _CHUNK):
+        yield listed[start:start + _CHUNK]
+
+
+def _job(row: Any) -> dict[str, Any]:
+    values = dict(zip(_JOB_COLUMNS, row))
+    values.update(json.loads(row[-1]))
+    return values
+
+
+def _add_steps(connection: Connection, jobs: Found) -> None:
+    steps: dict[int, Found] = {}
+    table = schema.step.c
+    for part in _chunks(job["db_index"] for job in jobs):
+        for number, data in connection.execute(select(table.db_index, table.data).where(table.db_index.in_(part))):
+            steps.setdefault(number, []).append(json.loads(data))
+    for job in jobs:
+        job["steps"] = sorted(steps.get(job["db_index"], ()), key=_step_order)
+
+
+def _step_order(step: Mapping[str, Any]) -> tuple[float, int, int]:
+    """By start; of those of one second batch and extern come first."""
+    name = str(step["step_id"])
+    special = {"batch": 0, "extern": 1, "interactive": 2}.get(name, 3)
+    return int(step.get("start_s", 0)), special, int(name) if name.isdigit() else 0
+
+
+def _add_suspensions(connection: Connection, jobs: Found) -> None:
+    spans: dict[int, list[tuple[int, int | None]]] = {}
+    table = schema.suspension.c
+    for part in _chunks(job["db_index"] for job in jobs):
+        query = select(table.db_index, table.start_s, table.end_s).where(table.db_index.in_(part))
+        for number, start_s, end_s in connection.execute(query.order_by(table.start_s)):
+            spans.setdefault(number, []).append((start_s, end_s))
+    for job in jobs:
+        job["suspensions"] = spans.get(job["db_index"], [])
+
+
+def _events(connection: Connection, filters: Mapping[str, Any]) -> Found:
+    table = schema.event.c
+    query = select(schema.event).order_by(table.start_s, table.node)
+    if filters.get("nodes") is not None:
+        query = query.where(table.node.in_([clean(name) for name in filters["nodes"]]))
+    if filters.get("open"):
+        query = query.where(table.end_s.is_(None))
+        if filters.get("start_s") is not None:
+            query = query.where(table.start_s >= filters["start_s"])
+    else:
+        if filters.get("start_s") is not None:
+            query = query.where(or_(table.end_s.is_(None), table.end_s >= filters["start_s"]))
+        if filters.get("end_s") is not None:
+            query = query.where(table.start_s < filters["end_s"])
+    return [{"node": row.node, "start_s": row.start_s, "end_s": row.end_s, **json.loads(row.data)}
+            for row in connection.execute(query)]
+
+
+def _changes(connection: Connection, filters: Mapping[str, Any]) -> Found:
+    table = schema.change.c
+    query = select(schema.change).order_by(table.id)
+    if filters.get("start_s") is not None:
+        query = query.where(table.time_s >= filters["start_s"])
+    if filters.get("end_s") is not None:
+        query = query.where(table.time_s < filters["end_s"])
+    for name, column in (("actors", table.actor), ("actions", table.action)):
+        if filters.get(name) is not None:
+            query = query.where(column.in_(list(filters[name])))
+    if filters.get("ids") is not None:
+        query = query.where(table.id.in_(list(filters["ids"])))
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+_KINDS: dict[str, Callable[[Connection, Mapping[str, Any]], Found]] = {
+    "jobs": _jobs, "events": _events, "changes": _changes}

@@ -1,0 +1,277 @@
+"""``sacctmgr list`` of what happened (events, transactions) and of what is looked into (problems, configuration …)."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slurmbridge.commands.common import time_texts, user_name
+from slurmbridge.commands.sacctmgr_fields import matches
+from slurmbridge.commands.sacctmgr_lists import show
+from slurmbridge.commands.sacctmgr_rows import Row, tres_text
+from slurmbridge.commands.sacctmgr_talk import Talk
+from slurmbridge.commands.sacctmgr_words import Word, name_list, number, refuse_operator, split_word
+from slurmbridge.slurm import durations, hostlist
+from slurmbridge.slurm.version import SLURM_VERSION
+from slurmbridge.slurm.zones import Zone
+
+DAY_S = 86400
+
+
+def _time(talk: Talk, text: str) -> int | None:
+    try:
+        return durations.parse_time(text, talk.session.now(), Zone.of(talk.env), past=True) or None
+    except durations.TimeSpecError as error:
+        talk.log_error(str(error))
+        talk.exit_code = 1
+        return None
+
+
+def _take_time(talk: Talk, word: Word, span: dict[str, int | None]) -> bool:
+    for name in ("Start", "End"):
+        if word.value is not None and matches(word.name, name, 1):
+            span[name.lower()] = _time(talk, word.operand)
+            return True
+    return False
+
+
+async def list_event(talk: Talk, argv: Sequence[str]) -> None:
+    span: dict[str, int | None] = {"start": None, "end": None}
+    formats: list[str] = []
+    nodes: list[str] | None = None
+    clusters: list[str] = []
+    reasons: list[str] = []
+    states: list[str] = []
+    users: list[str] = []
+    kind = ""
+    only_open = False
+    for text in argv:
+        word = split_word(text)
+        bare = word.value is None
+        if not refuse_operator(talk, word, False) or (bare and (
+                word.named("all_clusters", 5) or word.named("where", 5))):
+            continue
+        if bare and word.named("all_time", 5):
+            span["start"] = 0
+        elif bare or (word.named("Events", 1) and not word.named("End", 2)):
+            for name in name_list(word.operand):
+                if matches(name, "Node", 1):
+                    kind = "Node"
+                elif matches(name, "Cluster", 1):
+                    kind = "Cluster"
+                else:
+                    talk.complain(f" Unknown event type: '{name}'  Valid events are Cluster and Node.\n")
+        elif word.named("Clusters", 2):
+            clusters += name_list(word.operand)
+        elif word.named("CondFlags", 2):
+            only_open = "open" in name_list(word.operand)
+        elif word.named("End", 1):
+            span["end"] = _time(talk, word.operand)
+        elif word.named("Format", 1):
+            formats.append(word.operand)
+        elif word.named("MinCpus", 2) or word.named("MaxCpus", 2):
+            number(talk, word.operand, word.name)
+        elif word.named("Nodes", 1):
+            nodes = (nodes or []) + list(hostlist.expand(word.operand))
+            kind = "Node"
+        elif word.named("Reason", 1):
+            reasons += name_list(word.operand)
+            kind = "Node"
+        elif word.named("Start", 4):
+            span["start"] = _time(talk, word.operand)
+        elif word.named("States", 4):
+            states += [name.upper() for name in name_list(word.operand)]
+            kind = "Node"
+        elif word.named("User", 1):
+            users += name_list(word.operand)
+            kind = "Node"
+        else:
+            talk.complain(f" Unknown condition: {word.text}\n")
+    if talk.exit_code:
+        return
+    now = int(talk.session.now())
+    if not argv:
+        span["start"] = _yesterday(now, Zone.of(talk.env))
+    text_of, warning = time_texts("sacctmgr", talk.env, now)
+    talk.warn(warning)
+    rows: list[Row] = []
+    found = await talk.session.views.ledger_query(
+        "events", nodes=nodes, start_s=span["start"], end_s=span["end"], open=only_open)
+    for event in found if not clusters or talk.cluster in clusters else ():
+        reason = str(event["reason"] or "")
+        state = str(event["state"] or "")
+        by = user_name(event["reason_uid"]) if event["node"] and event["reason_uid"] is not None else ""
+        if kind and (kind == "Node") != bool(event["node"]):
+            continue
+        if reasons and not any(part in reason.lower() for part in reasons):
+            continue
+        if (users and by not in users) or (states and not any(state.upper().startswith(start) for start in states)):
+            continue
+        end = event["end_s"]
+        rows.append({
+            "cluster": talk.cluster, "nodename": event["node"], "cluster_nodes": event["nodes"] or "",
+            "timestart": text_of(event["start_s"]), "timeend": text_of(end) if end else "Unknown", "state": state,
+            "reason": reason, "user": by if by else "", "event": "Node" if event["node"] else "Cluster",
+            "eventraw": "2" if event["node"] else "1", "tres": tres_text(event["tres"] or {}),
+            "duration": durations.format_seconds((end or now) - event["start_s"]),
+            "cpus": str((event["tres"] or {}).get("cpu", 0))})
+    show(talk, formats or (["Cluster,TRES,Start,End,ClusterNodes"] if kind == "Cluster" else [
+        "Cluster,NodeName,Start,End,State,Reason,User"]), rows)
+
+
+def _yesterday(now: int, zone: Zone) -> int:
+    """Midnight of the day before."""
+    return durations.parse_time(zone.strftime("%Y-%m-%dT00:00:00", now - DAY_S), now, zone, past=True)
+
+
+async def list_transactions(talk: Talk, argv: Sequence[str]) -> None:
+    span: dict[str, int | None] = {"start": None, "end": None}
+    formats: list[str] = []
+    actors: list[str] = []
+    actions: list[str] = []
+    ids: list[int] = []
+    with_info = False
+    wanted: list[str] = []                     # accounts, users: looked for in the text
+    for text in argv:
+        word = split_word(text)
+        bare = word.value is None
+        if not refuse_operator(talk, word, False) or (bare and word.named("where", 5)):
+            continue
+        if bare and word.named("WithAssocInfo", 5):
+            with_info = True
+        elif bare or word.named("Ids", 1) or word.named("Txn", 1):
+            for part in name_list(word.operand):
+                value = number(talk, part, "Transaction ID")
+                if value is False or value is None:
+                    talk.exit_code = 1
+                else:
+                    ids.append(value)
+        elif word.named("Accounts", 3) and not word.named("Action", 4):
+            wanted += name_list(word.operand)
+        elif word.named("Actors", 4) and word.name.lower() not in ("acti", "actio", "action"):
+            actors += name_list(word.operand)
+        elif word.named("Action", 4):
+            actions += [name.lower() for name in name_list(word.operand)]
+        elif word.named("Clusters", 3):
+            pass
+        elif word.named("Format", 1):
+            formats.append(word.operand)
+        elif _take_time(talk, word, span):
+            pass
+        elif word.named("Users", 1):
+            wanted += name_list(word.operand)
+        else:
+            talk.complain(f" Unknown condition: {word.text}\n")
+    if talk.exit_code:
+        return
+    text_of, warning = time_texts("sacctmgr", talk.env, talk.session.now())
+    talk.warn(warning)
+    found = await talk.session.views.ledger_query(
+        "changes", start_s=span["start"], end_s=span["end"], actors=actors or None, ids=ids or None)
+    rows: list[Row] = [
+        {"ts": text_of(change["time_s"]), "action": change["action"], "actionraw": change["action"],
+         "actor": change["actor"], "where": change["where_text"], "info": change["info"], "id": str(change["id"]),
+         "cluster": talk.cluster}
+        for change in found
+        if (not actions or change["action"].lower() in actions)
+        and (not wanted or any(f"'{name}'" in change["info"] + change["where_text"] or change["where_text"] == name
+                               for name in wanted))]
+    show(talk, formats or ["Time,Action,Actor,Where,Info"] + (["User,Account,Cluster"] if with_info else []), rows)
+
+
+async def list_problem(talk: Talk, argv: Sequence[str]) -> None:
+    formats: list[str] = []
+    accounts: list[str] = []
+    users: list[str] = []
+    for text in argv:
+        word = split_word(text)
+        bare = word.value is None
+        if bare and (word.named("where", 5) or word.named("Tree", 4)):
+            continue
+        if bare or word.named("Ids", 1) or word.named("Problems", 2) or word.named("Clusters", 1) or word.named(
+                "Partitions", 4):
+            continue
+        if word.named("Accounts", 2) or word.named("Acct", 4):
+            accounts += name_list(word.operand)
+        elif word.named("Format", 1):
+            formats.append(word.operand)
+        elif word.named("Users", 1):
+            users += name_list(word.operand)
+        else:
+            talk.complain(f" Unknown condition: {word.text}\n")
+    if talk.exit_code:
+        return
+    tree = talk.tree()
+    rows: list[Row] = []
+    for name in sorted(talk.data.accounts):
+        if not talk.data.accounts[name].deleted and tree.find(name) is None:
+            rows.append({"acct": name, "problem": "Account has no Associations"})
+    for record in tree.in_order():
+        if not record.user and not any(child.user for child in tree.children.get(record.id, ())):
+            rows.append({"cluster": talk.cluster, "acct": record.account, "problem": "Account has no users"})
+    for name in sorted(talk.data.users):
+        if not talk.data.users[name].deleted and not tree.by_user.get(name):
+            rows.append({"user": name, "problem": "User has no Associations"})
+    rows = [row for row in rows if (not accounts or row.get("acct") in accounts)
+            and (not users or row.get("user") in users)]
+    show(talk, formats or ["Cl,Acct,User,Problem"], rows)
+
+
+async def _nothing(talk: Talk, argv: Sequence[str], default: str) -> None:
+    """A table that is always empty here."""
+    formats = [word.operand for word in map(split_word, argv) if word.value is not None and word.named("Format", 1)]
+    show(talk, formats or [default], [])
+
+
+async def list_reservation(talk: Talk, argv: Sequence[str]) -> None:
+    await _nothing(talk, argv, "Cluster,Name%15,TRES%30,TimeStart,TimeEnd,Unused")
+
+
+async def list_resource(talk: Talk, argv: Sequence[str]) -> None:
+    await _nothing(talk, argv, "Name,Server,Type,Count,LastConsumed,Allocated,ServerType,Flags")
+
+
+async def list_federation(talk: Talk, argv: Sequence[str]) -> None:
+    await _nothing(talk, argv, "Federation,Cluster,ID%2,Features,FedState")
+
+
+async def list_instance(talk: Talk, argv: Sequence[str]) -> None:
+    await _nothing(talk, argv, "Cluster,NodeName,Start,End,InstanceId,InstanceType,Extra")
+
+
+async def list_runaway(talk: Talk, argv: Sequence[str]) -> None:
+    """Jobs that the ledger has as not ended while the controller knows nothing of them."""
+    live = talk.session.views.jobs
+    found = await talk.session.views.ledger_query("jobs", start_s=1 << 60)
+    lost = [row for row in found if row["job_id"] not in live]
+    if not lost:
+        talk.say(f"Runaway Jobs: No runaway jobs found on cluster {talk.cluster}\n")
+        return
+    text_of, _ = time_texts("sacctmgr", talk.env, talk.session.now())
+    talk.say("NOTE: Runaway jobs are jobs that don't exist in the controller but have a start time and no end time "
+             "in the database\n")
+    formats = [word.operand for word in map(split_word, argv) if word.value is not None and word.named("Format", 1)]
+    show(talk, formats or ["ID%-12,Name,Part,Cluster,State%10,TimeSubmit,TimeStart,TimeEnd"], [
+        {"id": str(row["job_id"]), "name": row["name"], "part": row["partition"], "cluster": talk.cluster,
+         "state": row["state"], "timesubmit": text_of(row["submit_s"]), "timeend": "Unknown",
+         "timestart": text_of(row["start_s"]) if row["start_s"] else "Unknown"} for row in lost])
+
+
+async def list_configuration(talk: Talk, argv: Sequence[str]) -> None:
+    conf = talk.session.views.conf
+    text_of, _ = time_texts("sacctmgr", talk.env, talk.session.now())
+    tracked = conf.values.get("TrackWCKey", "no").lower() in ("yes", "1", "true", "up")
+    pairs = (
+        ("AccountingStorageParameters", conf.values.get("AccountingStorageParameters", "(null)")),
+        ("AccountingStorageType", "accounting_storage/slurmdbd"), ("AuthType", "auth/slurmbridge"),
+        ("PrivateData", "none"), ("SlurmUserId", f"{conf.slurm_user}({conf.slurm_uid})"), ("SLURM_CONF", conf.path),
+        ("SLURM_VERSION", SLURM_VERSION), ("TrackWCKey", "Yes" if tracked else "No"))
+    talk.say(f"Configuration data as of {text_of(talk.session.now())}\n"
+             + "".join(f"{name:<22} = {value}\n" for name, value in pairs))
+
+
+async def list_stats(talk: Talk, argv: Sequence[str]) -> None:
+    """The database is the controller's own: there are no messages to count."""
+    zone, now, boot = Zone.of(talk.env), int(talk.session.now()), int(talk.session.views.boot_s)
+    line = "*" * 67
+    talk.say(f"{line}\nsacctmgr show stats output at {zone.strftime('%a %b %d %H:%M:%S %Y', now)} ({now})\n"
+             f"Data since                    {zone.strftime('%a %b %d %H:%M:%S %Y', boot)} ({boot})\n"
+             f"All statistics are in microseconds\n{line}\n\n")

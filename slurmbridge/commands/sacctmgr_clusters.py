@@ -1,0 +1,109 @@
+"""``sacctmgr add|modify|delete cluster``: slurmbridge has one cluster, whose defaults are the root association's."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slurmbridge.commands.sacctmgr_modify import deny
+from slurmbridge.commands.sacctmgr_rows import association_settings
+from slurmbridge.commands.sacctmgr_talk import Talk
+from slurmbridge.commands.sacctmgr_words import (
+    Settings,
+    Word,
+    name_list,
+    refuse_operator,
+    set_association,
+    split_word,
+)
+
+
+async def add_cluster(talk: Talk, argv: Sequence[str]) -> None:
+    names: list[str] = []
+    settings: Settings = {}
+    for text in argv:
+        _take(talk, split_word(text), names, settings)
+    if talk.exit_code:
+        return
+    if not names:
+        talk.complain(" Need name of cluster to add.\n")
+        return
+    others = []
+    for name in names:
+        if name == talk.cluster:
+            talk.say(f" This cluster {name} already exists.  Not adding.\n")
+        else:
+            others.append(name)
+    talk.exit_code = 1
+    if others:
+        talk.complain(f" Problem adding clusters: slurmbridge has the one cluster '{talk.cluster}'\n")
+
+
+def _take(talk: Talk, word: Word, names: list[str], settings: Settings) -> None:
+    allowed = False
+    if word.value is None and (word.named("Where", 5) or word.named("Set", 3)):
+        return
+    if word.value is None or word.named("Names", 1) or word.named("Clusters", 3):
+        names.extend(name_list(word.operand))
+    elif word.named("Classification", 3) or word.named("Features", 2) or word.named("Federation", 3) or word.named(
+            "FedState", 4):
+        talk.complain(f" {word.name} is not offered by slurmbridge\n")
+    elif set_association(talk, word, settings):
+        allowed = word.named("QosLevel", 1)
+    else:
+        allowed = True
+        talk.complain(f" Unknown option: {word.text}\n Use keyword 'where' to modify condition\n")
+    refuse_operator(talk, word, allowed)
+
+
+async def modify_cluster(talk: Talk, argv: Sequence[str]) -> None:
+    names: list[str] = []
+    settings: Settings = {}
+    setting = False
+    for text in argv:
+        word = split_word(text)
+        if word.value is None and word.named("Where", 5):
+            setting = False
+        elif word.value is None and word.named("Set", 3):
+            setting = True
+        elif setting:
+            _take(talk, word, [], settings)
+        elif word.value is None or word.named("Names", 1) or word.named("Clusters", 3):
+            names += name_list(word.operand)
+        else:
+            talk.complain(f" Unknown condition: {word.text}\n Use keyword 'set' to modify value\n")
+    if talk.exit_code:
+        return
+    if not settings:
+        talk.complain(" You didn't give me anything to set\n")
+        return
+    if not names and not await talk.ask("You didn't set any conditions with 'WHERE'.\n"
+                                        "Are you sure you want to continue?"):
+        talk.say("Aborted\n")
+        return
+    for name in names:
+        if name != talk.cluster:
+            talk.complain(f" This cluster '{name}' doesn't exist.\n"
+                          "        Contact your admin to add it to accounting.\n")
+            return
+    talk.say(" Setting\n  Default Limits:\n" + association_settings(settings))
+    root = talk.tree().root
+    if not talk.is_super:
+        deny(talk)
+        return
+    if root is None:
+        talk.say("  Nothing modified\n")
+        talk.exit_code = 1
+        return
+    talk.say(f" Modified cluster defaults for associations...\n  C = {talk.cluster:<10} A = {root.account}\n")
+    settings.pop("parent", None)
+    await talk.commit([{"op": "modify_association", "id": root.id, "settings": settings}])
+
+
+async def delete_cluster(talk: Talk, argv: Sequence[str]) -> None:
+    names = [name for text in argv for name in name_list(split_word(text).operand)]
+    if not names:
+        talk.complain(" No conditions given to remove, not executing.\n")
+    elif talk.cluster in names:
+        talk.complain(f" slurmbridge has the one cluster '{talk.cluster}'; it cannot be removed\n")
+    else:
+        talk.say(" Nothing deleted\n")
+        talk.exit_code = 1

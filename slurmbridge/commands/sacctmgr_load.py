@@ -1,0 +1,499 @@
+"""``sacctmgr load``: reads a dump and adds or changes what it says; ``clean`` begins with an empty tree.
+
+QOS are committed first, as in Slurm; all the rest is one change.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from slurmbridge.commands.sacctmgr_fields import columns
+from slurmbridge.commands.sacctmgr_file import (
+    FileLine,
+    QosLine,
+    QuoteProblem,
+    lines_of,
+    read_line,
+    read_qos,
+    split_line,
+)
+from slurmbridge.commands.sacctmgr_merge import association_changes, changed_line, qos_changes
+from slurmbridge.commands.sacctmgr_modify import described
+from slurmbridge.commands.sacctmgr_rows import Row, association_row, qos_row
+from slurmbridge.commands.sacctmgr_talk import COMMIT, Talk
+from slurmbridge.commands.sacctmgr_words import Settings, refuse_operator, split_word
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.views.associations import Tree, active_qos
+from slurmbridge.views.directory import Draft
+from slurmbridge.views.records import AssociationData, AssociationRecord, QosRecord
+
+_CLEAN = ("You requested to flush the cluster before adding it again.\n"
+          "It is advised to not have your slurmctld running while doing this operation.\n"
+          "If you have jobs running on this cluster this operation will abort.\n"
+          "Are you sure you want to continue?")
+_QOS_FORMAT = ("Name%20,Prio,GraceT,Preempt,PreemptE,PreemptM,Flags%40,UsageThres,UsageFactor,GrpTRES,GrpTRESMins,"
+               "GrpTRESRunMins,GrpJ,GrpS,GrpW,MaxTRES,MaxTRESPerN,MaxTRESMins,MaxW,MaxTRESPerUser,MaxJobsPerUser,"
+               "MaxSubmitJobsPerUser,MaxTRESPerAcct,MaxTRESRunMinsPerAcct%22,MaxTRESRunMinsPerUser%22,MaxJobsPerAcct,"
+               "MaxSubmitJobsPerAcct,MinTRES")
+_LIMITS_FORMAT = ("Share,GrpTRESM,GrpTRESR,GrpTRES,GrpJ,GrpJobsA,GrpMEM,GrpN,GrpS,GrpW,MaxTRESM,MaxTRES,MaxTRESPerN,"
+                  "MaxJ,MaxS,MaxN,MaxW,QOS,DefaultQOS")
+_RULE = "-" * 62 + "\n\n"
+_SHORT_RULE = "-" * 51 + "\n\n"
+
+
+class Abort(Exception):
+    """The file is not read further; ``problem``: nothing of it is committed."""
+
+    def __init__(self, problem: bool) -> None:
+        self.problem = problem
+        super().__init__()
+
+
+async def load(talk: Talk, argv: Sequence[str]) -> None:
+    file_name, cluster, clean = "", "", set[str]()
+    for text in argv:
+        word = split_word(text)
+        if not refuse_operator(talk, word, False):
+            continue
+        if word.named("clean", 3):
+            kinds = (word.value or "").lower()
+            clean |= {"cluster"} | {name for name, spelled in (("account", "acc"), ("user", "user"), ("qos", "qos"))
+                                    if spelled in kinds}
+        elif word.value is None or word.named("File", 1):
+            if file_name:
+                talk.complain(f" File name already set to {file_name}\n")
+                continue
+            file_name = word.operand
+        elif word.named("Cluster", 3):
+            cluster = word.operand
+        else:
+            talk.complain(f" Unknown option: {word.text}\n")
+    if not file_name:
+        talk.complain(" No filename given, specify one with file=''\n")
+        return
+    path = file_name if file_name.startswith("/") else f"{talk.session.invocation.cwd}/{file_name}"
+    try:
+        content = await talk.session.read_file(path)
+    except OSError as error:
+        talk.complain(f' Unable to read "{argv[0]}": {error.strerror}\n')
+        return
+    loader = _Loader(talk, clean, cluster)
+    try:
+        await loader.read(content.decode("utf-8", "surrogateescape"))
+    except QuoteProblem as problem:
+        talk.complain(f"sacctmgr: fatal: There is a problem with option {problem} with quotes.\n")
+        return
+    except Abort as abort:
+        if abort.problem:
+            talk.complain(" Problem with requests: Unspecified error\n")
+            return
+        if loader.denied:
+            return
+    await loader.finish()
+
+
+class _Loader:
+    """One pass over a file: what is said on the way, and the operations it comes to."""
+
+    def __init__(self, talk: Talk, clean: set[str], cluster: str) -> None:
+        self.talk = talk
+        self.clean = clean
+        self.wanted_cluster = cluster
+        self.cluster_seen = False
+        self.denied = False
+        self.changed = False
+        self.parent = ""
+        self.new_qos: list[QosLine] = []
+        self.changed_qos: list[tuple[str, str, Settings]] = []
+        self.new_accounts: list[Row] = []
+        self.new_associations: list[Row] = []
+        self.new_users: list[Row] = []
+        self.new_user_associations: list[Row] = []
+        self.later: list[dict[str, Any]] = []
+        self.operations: list[dict[str, Any]] = []
+        self.seen: set[tuple[str, str, str]] = set()
+        self.users_seen: set[str] = set()
+        self.default_accounts: dict[str, str] = {}
+        self.draft: Draft = talk.draft()
+        self.before: Tree = self.draft.tree
+
+    async def read(self, text: str) -> None:
+        for number, line in lines_of(text):
+            parts = split_line(line)
+            if parts is None:
+                continue
+            kind, rest = parts[0].lower(), parts[1]
+            if not rest:
+                self.talk.complain(f" Nothing after object name '{parts[0]}'. line({number})\n")
+                raise Abort(True)
+            if kind == "qos":
+                self._qos(number, rest)
+            elif kind in ("cluster", "machine"):
+                await self._cluster(number, rest)
+            elif not self.cluster_seen:
+                self.talk.complain(" You need to specify a cluster name first with 'Cluster - $NAME' in your file\n")
+                raise Abort(False)
+            elif kind == "parent":
+                self._parent(number, rest)
+            else:
+                if not self.parent:
+                    self.parent = "root"
+                    self.talk.say(" No parent given creating off root, If incorrect specify 'Parent - name' "
+                                  "before any children in your file\n")
+                if kind in ("account", "project"):
+                    self._account(self._line(number, rest))
+                elif kind == "user":
+                    self._user(self._line(number, rest))
+                else:
+                    self.talk.complain(f" Misformatted line({number}): {line}\n")
+                    raise Abort(True)
+
+    def _line(self, number: int, rest: str, prefix: str = "") -> FileLine:
+        found = read_line(self.talk, rest)
+        if found is None:
+            self.talk.complain(f" {prefix}Problem with line({number})\n")
+            raise Abort(True)
+        return found
+
+    def _apply(self, operation: dict[str, Any]) -> None:
+        self.draft.apply(operation)
+        self.operations.append(operation)
+
+    # ---------------------------------------------------------------------------------------------------------- QOS
+    def _qos(self, number: int, rest: str) -> None:
+        found = read_qos(self.talk, rest)
+        if found is None:
+            self.talk.complain(f" Problem with line({number})\n")
+            raise Abort(True)
+        if self.cluster_seen:
+            self.talk.complain(" You need to specify all QOS before the 'Cluster - $NAME' in your file\n")
+            raise Abort(True)
+        known = next((qos for qos in active_qos(self.talk.data) if qos.name == found.name), None)
+        if known is None and any(line.name == found.name for line in self.new_qos):
+            self.talk.complain(f" Problem with line({number}). QOS '{found.name}' has multiple entries. "
+                               "Remove one to continue.\n")
+            raise Abort(True)
+        if known is None or "qos" in self.clean:
+            self.new_qos.append(found)
+            return
+        lines, settings = qos_changes(self.talk.data.tres, known, found.settings)
+        if settings:
+            self.changed_qos.append((found.name, lines, settings))
+
+    async def _commit_qos(self) -> None:
+        talk = self.talk
+        operations: list[dict[str, Any]] = []
+        if "qos" in self.clean:
+            operations += [{"op": "delete_qos", "name": qos.name} for qos in active_qos(talk.data) if qos.id != 1]
+        if not self.new_qos and not self.changed_qos and not operations:
+            return
+        if self.new_qos or self.changed_qos:
+            talk.say("QOS\n")
+        known = {qos.name for qos in active_qos(talk.data)}
+        if self.new_qos:
+            talk.say(_header(talk, [_QOS_FORMAT]))
+            for line in self.new_qos:
+                talk.say(_table_row(talk, [_QOS_FORMAT], _qos_preview(talk.data, line)) + _RULE)
+                kind = "modify_qos" if line.name in known and line.name == "normal" else "add_qos"
+                operations.append({"op": kind, "name": line.name,
+                                   "settings": {"description": line.name, **line.settings}})
+        for name, lines, settings in self.changed_qos:
+            talk.say(lines)
+            operations.append({"op": "modify_qos", "name": name, "settings": settings})
+        try:
+            talk.draft().apply_all(operations)
+        except SlurmError as error:
+            talk.log_error(error.text)
+            raise Abort(True) from error
+        await talk.commit(operations)
+        self.draft = talk.draft()
+        self.before = self.draft.tree
+
+    # ------------------------------------------------------------------------------------------------------ cluster
+    async def _cluster(self, number: int, rest: str) -> None:
+        talk = self.talk
+        if self.cluster_seen and not self.wanted_cluster:
+            talk.complain(" You can only add one cluster at a time.\n")
+            raise Abort(True)
+        found = self._line(number, rest, "error: ")
+        name = (self.wanted_cluster or found.name).lower()
+        if not talk.is_super:
+            talk.complain(" Your user does not have sufficient privileges to load files.\n")
+            self.denied = True
+            raise Abort(False)
+        if "cluster" in self.clean and not await talk.ask(_CLEAN):
+            talk.say("Aborted\n")
+            raise Abort(False)
+        self.cluster_seen = True
+        await self._commit_qos()
+        talk.say(f"For cluster {name}\n")
+        if name != talk.cluster.lower():
+            talk.complain(f" Problem adding cluster: slurmbridge has the one cluster '{talk.cluster}'\n")
+            raise Abort(True)
+        if self.clean:
+            self._flush(found)
+        else:
+            self._change_root(found)
+        self.before = self.draft.tree
+
+    def _flush(self, found: FileLine) -> None:
+        """Every association but the root's goes; the root begins anew with what the file says."""
+        talk, tree = self.talk, self.draft.tree
+        root = tree.root
+        if root is None or any(job.state in ("PENDING", "RUNNING", "SUSPENDED")
+                               for job in talk.session.views.jobs.values()):
+            talk.complain(" There was a problem removing the cluster.\n")
+            raise Abort(True)
+        for child in list(tree.children.get(root.id, [])):
+            if child.user != "root":
+                self._apply({"op": "delete_association", "id": child.id})
+        for name in [name for name in self.draft.data.accounts if "account" in self.clean and name != "root"]:
+            self._apply({"op": "delete_account", "name": name})
+        for name in [name for name in self.draft.data.users if "user" in self.clean and name != "root"]:
+            self._apply({"op": "delete_user", "name": name})
+        blank = _blank_settings()
+        for record in self.draft.data.associations.values():
+            if not record.deleted:
+                self.operations.append({"op": "modify_association", "id": record.id, "settings": blank})
+        self.draft = talk.draft().apply_all(self.operations)
+        self._apply({"op": "modify_association", "id": root.id, "settings": {"qos": ["normal"], **found.settings}})
+        formats = ["Account,ParentName", _LIMITS_FORMAT]
+        preview = _preview(self.draft.data, root, found.settings, account="root")
+        talk.say(_header(talk, formats) + _table_row(talk, formats, preview) + _RULE)
+        self.changed = True
+
+    def _change_root(self, found: FileLine) -> None:
+        root = self.draft.tree.root
+        if root is None:
+            return
+        self._change_association(root, "Cluster", self.talk.cluster, found.settings, None)
+
+    # ------------------------------------------------------------------------------- parents, accounts and users
+    def _parent(self, number: int, rest: str) -> None:
+        self.parent = self._line(number, rest).name
+        if self.draft.tree.find(self.parent) is None:
+            self.talk.complain(f" line({number}) You need to add this parent ({self.parent}) as a child before you can "
+                               "add children to it.\n")
+            raise Abort(False)
+
+    def _account(self, found: FileLine) -> None:
+        key = (found.name, "", "")
+        record = self.draft.tree.find(found.name)
+        account = self.draft.data.accounts.get(found.name)
+        description = found.description or found.name
+        organization = found.organization or (self.parent if self.parent != "root" else found.name)
+        if account is None or account.deleted:
+            self._apply({"op": "add_account", "name": found.name, "description": description,
+                         "organization": organization})
+            self.new_accounts.append({"name": found.name, "desc": description, "org": organization})
+        elif key not in self.seen:
+            self._change_account(found, account.description, account.organization)
+        if record is None:
+            self._apply({"op": "add_association", "account": found.name, "parent": self.parent,
+                         "settings": _without(found.settings, "parent")})
+            added = self.draft.tree.find(found.name)
+            if added is not None:
+                self.new_associations.append(_preview(self.draft.data, added, found.settings, parent=self.parent))
+        elif key not in self.seen:
+            self._change_association(record, "Account", found.name, found.settings, self.parent)
+        self.seen.add(key)
+
+    def _change_account(self, found: FileLine, description: str, organization: str) -> None:
+        settings: Settings = {}
+        lines = ""
+        for key, label, before, after in (("description", "description", description, found.description),
+                                          ("organization", "organization", organization, found.organization)):
+            if after and after != before:
+                settings[key] = after
+                lines += changed_line(label, "Account", found.name, before, after)
+        if settings:
+            self.talk.say(lines)
+            self._apply({"op": "modify_account", "name": found.name, "settings": settings})
+            self.changed = True
+
+    def _user(self, found: FileLine) -> None:
+        key = (self.parent, found.name, found.partition)
+        user = self.draft.data.users.get(found.name)
+        record = self.draft.tree.find(*key)
+        if user is None or user.deleted:
+            self._new_user(found)
+        elif found.name not in self.users_seen:
+            self._change_user(found)
+        self.users_seen.add(found.name)
+        if record is None:
+            wanted = self.default_accounts.get(found.name)
+            self._apply({"op": "add_association", "account": self.parent, "user": found.name,
+                         "partition": found.partition, "settings": _without(found.settings, "parent"),
+                         "is_default": wanted == self.parent or not self._has_default(found.name)})
+            added = self.draft.tree.find(*key)
+            if added is not None:
+                self.new_user_associations.append(_preview(self.draft.data, added, found.settings))
+        elif key not in self.seen:
+            self._change_association(record, "User", found.name, found.settings, None)
+        self.seen.add(key)
+
+    def _has_default(self, user: str) -> bool:
+        return any(record.is_default for record in self.draft.tree.by_user.get(user, ()))
+
+    def _new_user(self, found: FileLine) -> None:
+        self._apply({"op": "add_user", "name": found.name, "admin_level": found.admin_level})
+        self.default_accounts[found.name] = found.default_account or self.parent
+        self.new_users.append({
+            "name": found.name, "dacct": found.default_account or self.parent, "dwckey": found.default_wckey,
+            "admin": found.admin_level or "Not Set", "coords": ",".join(sorted(found.coordinator_of))})
+        self._extras(found, announce=False)
+
+    def _extras(self, found: FileLine, announce: bool) -> None:
+        """Coordinators (their accounts may come later in the file) and WCKeys."""
+        user = self.draft.data.users[found.name]
+        accounts = [name for name in found.coordinator_of if name not in user.coordinator_of]
+        if accounts and announce:
+            names = ", ".join(accounts)
+            self.talk.say(f" Making User '{found.name}' coordinator for account(s) {names}\n" if not user.coordinator_of
+                          else "".join(f" Making User '{found.name}' coordinator of account '{name}'\n"
+                                       for name in accounts))
+            self.changed = True
+        self.later += [{"op": "add_coordinator", "account": name, "user": found.name} for name in accounts]
+        owned = {name for name, owner in self.draft.data.wckeys.values() if owner == found.name}
+        wckeys = [name for name in found.wckeys if name not in owned]
+        if wckeys and announce:
+            quoted = ", ".join(f"'{name}'" for name in wckeys)
+            self.talk.say(f" Adding WCKey(s) {quoted} for user '{found.name}'\n")
+            self.changed = True
+        for name in wckeys:
+            self._apply({"op": "add_wckey", "name": name, "user": found.name,
+                         "is_default": name == found.default_wckey})
+
+    def _change_user(self, found: FileLine) -> None:
+        user = self.draft.data.users[found.name]
+        lines, settings = "", Settings()
+        if found.default_account:
+            self.default_accounts[found.name] = found.default_account
+            if found.default_account != user.default_account:
+                lines += changed_line("Default Account", "User", found.name, user.default_account or "(null)",
+                                      found.default_account)
+        if found.default_wckey and found.default_wckey != user.default_wckey:
+            lines += changed_line("Default WCKey", "User", found.name, user.default_wckey or "(null)",
+                                  found.default_wckey)
+            settings["default_wckey"] = found.default_wckey
+        if found.admin_level and found.admin_level != user.admin_level:
+            lines += changed_line("Admin Level", "User", found.name, user.admin_level, found.admin_level)
+            settings["admin_level"] = found.admin_level
+        if settings:
+            self._apply({"op": "modify_user", "name": found.name, "settings": settings})
+        if lines:
+            self.talk.say(lines)
+            self.changed = True
+        self._extras(found, announce=True)
+
+    def _change_association(self, record: AssociationRecord, kind: str, name: str, settings: Settings,
+                            parent: str | None) -> None:
+        lines, changed = association_changes(self.draft.tree, record, kind, name, settings, parent)
+        if not changed:
+            return
+        operation = {"op": "modify_association", "id": record.id, "settings": changed}
+        trial = Draft(self.draft.data, self.talk.session.now())
+        try:
+            trial.apply(operation)
+        except SlurmError as error:
+            self.talk.log_error(error.text)
+            return
+        if "qos" in changed or "default_qos" in changed:
+            trouble = _without_default_qos(self.talk.cluster, trial.tree, record)
+            if trouble:
+                self.talk.log_error("\n These associations don't have access to their default qos.\n"
+                                    " Please give them access before they the default can be set to this.\n" + trouble)
+                return
+        self.talk.say(lines)
+        self._apply(operation)
+        self.changed = True
+
+    # ------------------------------------------------------------------------------------------------------ the end
+    async def finish(self) -> None:
+        talk = self.talk
+        for title, formats, rows, rule in (
+                ("Accounts", ["Name,Description,Organization,QOS"], self.new_accounts, _SHORT_RULE),
+                ("Account Associations", ["Account,ParentName", _LIMITS_FORMAT], self.new_associations, _RULE),
+                ("Users", ["Name,DefaultA,DefaultW,QOS,Admin,Coord"], self.new_users, _SHORT_RULE),
+                ("User Associations", ["User,Account", _LIMITS_FORMAT], self.new_user_associations, _RULE)):
+            if rows:
+                talk.say(f"{title}\n{_header(talk, formats)}")
+                talk.say("".join(_table_row(talk, formats, row) for row in rows) + rule)
+                self.changed = True
+        if not self.changed:
+            talk.say(" Nothing new added.\n")
+            return
+        talk.warn("sacctmgr: Done adding cluster in usec=0\n" if not talk.quiet else "")
+        for operation in self.later:
+            if operation["account"] in self.draft.data.accounts:
+                self._apply(operation)
+        for user, account in self.default_accounts.items():
+            mine = self.draft.tree.by_user.get(user, ())
+            current = next((record.account for record in mine if record.is_default), "")
+            if account != current and any(record.account == account for record in mine):
+                self._apply({"op": "set_default_account", "user": user, "account": account})
+        await talk.commit(self.operations, COMMIT)
+
+
+def _without_default_qos(cluster: str, tree: Tree, record: AssociationRecord) -> str:
+    """Lines of the user's (or account's) associations that could not use their default QOS."""
+    lines = ""
+    for other in tree.in_order():
+        if other.account == record.account and (not record.user or other.user == record.user):
+            default = tree.default_qos(other)
+            if default and default not in tree.qos(other):
+                lines += f"  DefQOS = {default:<10} {described(cluster, other)}\n"
+    return lines
+
+
+def _blank_settings() -> dict[str, Any]:
+    """Settings that take everything back which an association can set."""
+    fields = ("grp_tres", "grp_tres_mins", "grp_tres_run_mins", "grp_jobs", "grp_jobs_accrue", "grp_submit_jobs",
+              "grp_wall_min", "max_tres_per_job", "max_tres_per_node", "max_tres_mins_per_job", "max_tres_run_mins",
+              "max_wall_min", "max_jobs", "max_jobs_accrue", "max_submit_jobs", "min_prio_threshold", "shares",
+              "priority", "default_qos", "qos", "comment")
+    return dict.fromkeys(fields)
+
+
+def _without(settings: Settings, name: str) -> Settings:
+    return {key: value for key, value in settings.items() if key != name}
+
+
+def _preview(data: AssociationData, record: AssociationRecord, settings: Mapping[str, Any], *, account: str = "",
+             parent: str = "") -> Row:
+    """The row of an association as its line gives it, without what it inherits."""
+    row = association_row(Tree(AssociationData(data.cluster, {record.id: record}, data.qos, tres=data.tres)), record,
+                          own_only=True)
+    row["pname"] = parent
+    if "shares" not in settings:
+        row["fairshare"] = None
+    if account:
+        row["acct"], row["qos"] = account, row["qos"] if "qos" not in settings else ",".join(sorted(settings["qos"]))
+    return row
+
+
+def _qos_preview(data: AssociationData, line: QosLine) -> Row:
+    draft = Draft(AssociationData(data.cluster, qos=dict(data.qos)), 0.0)
+    draft.data.qos.pop(line.name, None)
+    draft.apply({"op": "add_qos", "name": line.name, "settings": {**line.settings, "preempt": []}})
+    record: QosRecord = draft.data.qos[line.name]
+    row = qos_row(replace(record))
+    if "usage_factor" not in line.settings:
+        row["uf"] = None
+    if "priority" not in line.settings:
+        row["prio"] = None
+    if "grace_time_s" not in line.settings:
+        row["grace"] = None
+    return row
+
+
+def _header(talk: Talk, formats: Sequence[str]) -> str:
+    from slurmbridge.slurm.format import ColumnPrinter
+    return ColumnPrinter(columns(formats), parsable=talk.parsable, header=talk.header).header_text()
+
+
+def _table_row(talk: Talk, formats: Sequence[str], row: Row) -> str:
+    from slurmbridge.slurm.format import ColumnPrinter
+    parsable = "p" if talk.parsable else ""   # these tables end every field
+    return ColumnPrinter(columns(formats), parsable=parsable, header=False).rows([row])

@@ -1,0 +1,550 @@
+"""``sacctmgr add|modify|delete user`` and coordinators (sacctmgr(1), SPECIFICATIONS FOR USERS)."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from slurmbridge.commands.common import uid_of
+from slurmbridge.commands.sacctmgr_accounts import reset_usage
+from slurmbridge.commands.sacctmgr_fields import matches
+from slurmbridge.commands.sacctmgr_modify import DENIED, deny, modify_associations
+from slurmbridge.commands.sacctmgr_removal import Removal, active_jobs, remove_associations
+from slurmbridge.commands.sacctmgr_rows import association_settings
+from slurmbridge.commands.sacctmgr_talk import Talk
+from slurmbridge.commands.sacctmgr_where import ASSOCIATION, USER, WCKEY, Where, here
+from slurmbridge.commands.sacctmgr_words import (
+    Settings,
+    Word,
+    name_list,
+    number,
+    refuse_operator,
+    set_association,
+    split_word,
+    strip_quotes,
+)
+from slurmbridge.slurm import errors
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.views.records import UserRecord
+
+ADMIN_LEVELS = (("None", 1), ("Operator", 1), ("SuperUser", 1), ("Administrator", 1))
+
+
+def admin_level(text: str) -> str | None:
+    """``None``, ``Operator`` or ``Administrator`` of a word; None where it is no level."""
+    word = strip_quotes(text)
+    for name, letters in ADMIN_LEVELS:
+        if word and matches(word, name, letters):
+            return "Administrator" if name == "SuperUser" else name
+    return None
+
+
+def take_user_condition(talk: Talk, word: Word, where: Where, wckeys: bool) -> int:
+    """One condition on users; which kind it was."""
+    bare = word.value is None
+    if bare and word.named("WithAssoc", 5):
+        where.with_associations = True
+    elif bare and word.named("WithCoordinators", 5):
+        where.with_coordinators = True
+    elif bare and word.named("WithDeleted", 5):
+        where.with_deleted = True
+    elif bare and word.named("WithRawQOSLevel", 5):
+        where.raw_qos = True
+    elif bare and word.named("WOPLimits", 4):
+        where.own_only = True
+    elif bare or word.named("Names", 1) or word.named("Users", 1):
+        where.users = (where.users or []) + name_list(word.operand)
+        return USER
+    elif word.named("AdminLevel", 2):
+        where.admin_level = admin_level(word.operand) or ""
+        return USER
+    elif word.named("Clusters", 1):
+        where.clusters = (where.clusters or []) + name_list(word.operand)
+        return USER
+    elif word.named("DefaultAccount", 8):
+        where.default_accounts = (where.default_accounts or []) + name_list(word.operand)
+        return USER
+    elif word.named("DefaultWCKey", 8):
+        where.default_wckeys = (where.default_wckeys or []) + name_list(word.operand)
+        return USER
+    elif word.named("Format", 1):
+        where.only_defaults = where.only_defaults or "default" in word.operand.lower()
+        where.formats.append(word.operand)
+    elif word.named("WCKeys", 1):
+        if not wckeys:
+            talk.exit_code = 1
+        where.wckeys = (where.wckeys or []) + name_list(word.operand)
+        return WCKEY
+    elif where.take(talk, word):
+        return ASSOCIATION
+    else:
+        talk.complain(f" Unknown condition: {word.text}\n Use keyword 'set' to modify value\n")
+    return 0
+
+
+def user_conditions(talk: Talk, argv: Sequence[str], where: Where, wckeys: bool = False) -> int:
+    where.users = where.users or []
+    given = 0
+    for text in argv:
+        word = split_word(text)
+        structure = word.named("Set", 3) or (word.value is None and word.named("where", 5))
+        if refuse_operator(talk, word, False) and not structure:
+            given |= take_user_condition(talk, word, where, wckeys)
+    if given & ASSOCIATION and given & WCKEY:
+        talk.complain(" Mixing Account and WCKeys is not allowed\n")
+    return given
+
+
+def matching_users(talk: Talk, where: Where) -> list[UserRecord]:
+    """Users by name, level and default account, in order of their names."""
+    return [user for name, user in sorted(talk.data.users.items())
+            if (not user.deleted or where.with_deleted)
+            and (not where.users or name in where.users)
+            and (where.admin_level is None or user.admin_level == where.admin_level)
+            and (not where.default_accounts or user.default_account in where.default_accounts)
+            and (not where.default_wckeys or user.default_wckey in where.default_wckeys)]
+
+
+class NewUsers:
+    """What ``add user`` was told."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.accounts: list[str] = []
+        self.partitions: list[str] = []
+        self.clusters: list[str] = []
+        self.wckeys: list[str] = []
+        self.default_account = ""
+        self.default_wckey = ""
+        self.admin_level: str | None = None
+        self.level_given = False
+        self.association: Settings = {}
+
+    def take(self, talk: Talk, word: Word) -> None:
+        allowed = False
+        if word.value is None or word.named("Names", 1) or word.named("Users", 1):
+            self.names = _joined(self.names, word.operand)
+        elif word.named("Accounts", 3) or word.named("Acct", 4):
+            self.accounts = _joined(self.accounts, word.operand)
+        elif word.named("AdminLevel", 2):
+            self.admin_level, self.level_given = admin_level(word.operand), True
+        elif word.named("Clusters", 1):
+            self.clusters = _joined(self.clusters, word.operand)
+        elif word.named("DefaultAccount", 8):
+            if self.default_account:
+                talk.complain(f" Already listed DefaultAccount {self.default_account}\n")
+                return
+            self.default_account = strip_quotes(word.operand)
+            self.accounts = _joined(self.accounts, self.default_account)
+        elif word.named("DefaultWCKey", 8):
+            if self.default_wckey:
+                talk.complain(f" Already listed DefaultWCKey {self.default_wckey}\n")
+                return
+            self.default_wckey = strip_quotes(word.operand)
+            self.wckeys = _joined(self.wckeys, self.default_wckey)
+        elif word.named("Partitions", 1):
+            self.partitions = _joined(self.partitions, word.operand)
+        elif word.named("WCKeys", 1):
+            self.wckeys = _joined(self.wckeys, word.operand)
+        elif set_association(talk, word, self.association):
+            allowed = word.named("QosLevel", 1)
+        else:
+            allowed = True
+            talk.complain(f" Unknown option: {word.text}\n")
+        refuse_operator(talk, word, allowed)
+
+
+def _joined(before: list[str], text: str) -> list[str]:
+    more = name_list(text)
+    return [name for name in before if name not in more] + more
+
+
+async def add_user(talk: Talk, argv: Sequence[str]) -> None:
+    wanted = NewUsers()
+    for text in argv:
+        word = split_word(text)
+        if not (word.value is None and (word.named("Where", 5) or word.named("Set", 3))):
+            wanted.take(talk, word)
+        if talk.exit_code:
+            return
+    if not wanted.names:
+        talk.complain(" Need name of user to add.\n")
+        return
+    if not wanted.accounts and not wanted.wckeys:
+        talk.complain(" Need name of account or wckey to add.\n")
+        return
+    for name in wanted.names:
+        if uid_of(name) is None and not await talk.ask(
+                f"There is no uid for user '{name}'\nAre you sure you want to continue?"):
+            talk.exit_code = 1
+            return
+    refusal = _may_add(talk, wanted)
+    if refusal:
+        talk.complain(f" error: Problem adding user associations: {errors.strerror(errors.ESLURM_ACCESS_DENIED)} "
+                      f"({refusal})\n")
+        return
+    await _add_users(talk, wanted)
+
+
+def _may_add(talk: Talk, wanted: NewUsers) -> str:
+    if talk.is_operator:
+        return ""
+    if wanted.level_given:
+        return "Only admins/operators can add an admin/operator"
+    mine = talk.coordinated()
+    if not mine:
+        return "Only admins/operators/coordinators can add accounts"
+    return "" if mine.issuperset(wanted.accounts) else DENIED + "\n"
+
+
+async def _add_users(talk: Talk, wanted: NewUsers) -> None:
+    tree = talk.tree()
+    operations: list[dict[str, Any]] = []
+    new = [name for name in wanted.names if name not in talk.data.users or talk.data.users[name].deleted]
+    for name in new:
+        operations.append({"op": "add_user", "name": name, "admin_level": wanted.admin_level})
+    skipped, lines = "", ""
+    with_default = {name for name in wanted.names if name not in new and any(
+        record.is_default for record in tree.by_user.get(name, ()))}
+    if not wanted.clusters or talk.cluster in wanted.clusters:
+        for account in wanted.accounts:
+            if tree.find(account) is None:
+                text = f"No account {account} on cluster {talk.cluster}, skipping.\n"
+                skipped += text
+                continue
+            for name in wanted.names:
+                for partition in wanted.partitions or [""]:
+                    if tree.find(account, name, partition) is not None:
+                        continue
+                    default = account == wanted.default_account or (not wanted.default_account
+                                                                    and name not in with_default)
+                    if default:
+                        with_default.add(name)
+                    operations.append({"op": "add_association", "account": account, "user": name,
+                                       "partition": partition, "settings": wanted.association, "is_default": default})
+                    lines += f"  C = {talk.cluster:<10} A = {account:<20} U = {name:<9}"
+                    lines += f" P = {partition}\n" if partition else "\n"
+    wckey_lines = _wckeys(talk, wanted, operations)
+    if not lines and not wckey_lines:
+        # nothing but the users would be new: they are not added either
+        text = skipped or "Request didn't affect anything\n"
+        talk.say(f"{text}Nothing added.\nMake sure the accounts requested here have been added to the system/cluster. "
+                 "(sacctmgr add account...)\n")
+        talk.exit_code = 1
+        return
+    if new:
+        talk.say(" Adding User(s)\n" + "".join(f"  {name}\n" for name in new) + " Settings\n")
+        if wanted.default_account:
+            talk.say(f"  Default Account = {wanted.default_account}\n")
+        if wanted.default_wckey:
+            talk.say(f"  Default WCKey   = {wanted.default_wckey}\n")
+        if wanted.level_given:
+            talk.say(f"  Admin Level     = {wanted.admin_level or 'Unknown'}\n")
+    talk.say(skipped + (f" Associations =\n{lines}" if lines else "")
+             + (f" Wckey(s)\n{wckey_lines}" if wckey_lines else ""))
+    if wanted.association:
+        talk.say(" Non Default Settings\n" + association_settings(wanted.association))
+    await talk.commit(operations)
+
+
+def _wckeys(talk: Talk, wanted: NewUsers, operations: list[dict[str, Any]]) -> str:
+    known = set(talk.data.wckeys.values())
+    lines = ""
+    for wckey in wanted.wckeys:
+        for name in wanted.names:
+            if (wckey, name) in known:
+                continue
+            user = talk.data.users.get(name)
+            first = wckey == wanted.wckeys[0] and not (user and user.default_wckey)
+            operations.append({"op": "add_wckey", "name": wckey, "user": name,
+                               "is_default": wckey == (wanted.default_wckey or (wckey if first else ""))})
+            lines += f"  C = {talk.cluster:<10} W = {wckey:<10} U = {name:<9}\n"
+    return lines
+
+
+class UserSettings:
+    """What ``set`` says of a user: own fields and those of the associations."""
+
+    def __init__(self) -> None:
+        self.admin_level: str | None = None
+        self.default_account: str | None = None
+        self.default_wckey: str | None = None
+        self.new_name: str | None = None
+        self.raw_usage: int | None = None
+        self.association: Settings = {}
+        self.given = 0
+
+    def take(self, talk: Talk, word: Word) -> None:
+        allowed = False
+        if word.value is None:
+            if not word.named("set", 3):
+                talk.complain(f" Bad format on {word.text}: End your option with an '=' sign\n")
+            return
+        if word.named("AdminLevel", 2):
+            self.admin_level = admin_level(word.operand) or ""
+            self.given |= USER
+        elif word.named("DefaultAccount", 8):
+            self.default_account = strip_quotes(word.operand)
+            self.given |= USER
+        elif word.named("DefaultWCKey", 8):
+            self.default_wckey = strip_quotes(word.operand)
+            self.given |= USER
+        elif word.named("NewName", 1):
+            self.new_name = strip_quotes(word.operand)
+            self.given |= USER
+        elif word.named("RawUsage", 7):
+            usage = number(talk, word.operand, "RawUsage")
+            if usage is not False:
+                self.raw_usage = usage or 0
+                self.given |= ASSOCIATION
+        elif set_association(talk, word, self.association):
+            self.given |= ASSOCIATION
+            allowed = word.named("QosLevel", 1)
+        else:
+            allowed = True
+            talk.complain(f" Unknown option: {word.text}\n Use keyword 'where' to modify condition\n")
+        refuse_operator(talk, word, allowed)
+
+
+async def modify_user(talk: Talk, argv: Sequence[str]) -> None:
+    where, wanted, given, setting = Where(users=[]), UserSettings(), 0, False
+    for text in argv:
+        word = split_word(text)
+        if word.value is None and word.named("Where", 5):
+            setting = False
+        elif word.value is None and word.named("Set", 3):
+            setting = True
+        elif setting:
+            wanted.take(talk, word)
+        elif refuse_operator(talk, word, False):
+            given |= take_user_condition(talk, word, where, False)
+    if talk.exit_code:
+        return
+    if not wanted.given:
+        talk.complain(" You didn't give me anything to set\n")
+        return
+    if not given and not await talk.ask("You didn't set any conditions with 'WHERE'.\n"
+                                        "Are you sure you want to continue?"):
+        talk.say("Aborted\n")
+        return
+    if wanted.raw_usage is not None:
+        if where.accounts is None:
+            talk.log_error("An account must be specified")
+            talk.exit_code = 1
+            return
+        await reset_usage(talk, where, wanted.raw_usage)
+        return
+    if wanted.given & USER:
+        if given == ASSOCIATION:
+            talk.complain(" There was a problem with your 'where' options.\n")
+        else:
+            await _modify_users(talk, where, wanted)
+    if wanted.given & ASSOCIATION:
+        if given == USER and not where.users:
+            talk.complain(" There was a problem with your 'where' options.\n")
+            return
+        try:
+            if not await modify_associations(talk, where, wanted.association, " Modified user associations...\n"):
+                talk.exit_code = 1
+        except SlurmError as error:
+            talk.say(" Modified user associations...\n" if error.code != errors.ESLURM_NO_REMOVE_DEFAULT_QOS else "")
+            talk.complain(f" Error with request: {error.text}\n")
+
+
+async def _modify_users(talk: Talk, where: Where, wanted: UserSettings) -> None:
+    if where.accounts and await talk.ask(
+            " You specified Accounts in your request.  Did you mean DefaultAccounts?\n"):
+        where.default_accounts, where.accounts = (where.default_accounts or []) + where.accounts, None
+    talk.say(" Modified users...\n")
+    if not _may_modify(talk, where, wanted):
+        return
+    names = [user.name for user in matching_users(talk, where)] if here(talk, where) else []
+    if wanted.admin_level == "" or not names:
+        talk.say("  Nothing modified\n")
+        talk.exit_code = 1
+        return
+    if wanted.new_name is not None and len(names) > 1:
+        talk.complain(f" Error with request: {errors.strerror(errors.ESLURM_ONE_CHANGE)}\n"
+                      " If you are changing a users name you can only specify 1 user at a time.\n")
+        return
+    tree = talk.tree()
+    if wanted.default_account:
+        regret = [name for name in names if all(record.account != wanted.default_account
+                                                for record in tree.by_user.get(name, ()))]
+        if regret:
+            _say_regret(talk, "account", wanted.default_account, regret)
+            return
+    if wanted.default_wckey:
+        known = set(talk.data.wckeys.values())
+        regret = [name for name in names if (wanted.default_wckey, name) not in known]
+        if regret:
+            _say_regret(talk, "wckey", wanted.default_wckey, regret)
+            return
+    talk.say("".join(f"  {name}\n" for name in names))
+    operations: list[dict[str, Any]] = []
+    for name in names:
+        settings = {key: value for key, value in (
+            ("admin_level", wanted.admin_level), ("default_wckey", wanted.default_wckey)) if value is not None}
+        if settings:
+            operations.append({"op": "modify_user", "name": name, "settings": settings})
+        if wanted.default_account is not None:
+            operations.append({"op": "set_default_account", "user": name, "account": wanted.default_account})
+        if wanted.new_name is not None:
+            operations.append({"op": "rename_user", "name": name, "new_name": wanted.new_name})
+    await talk.commit(operations)
+
+
+def _may_modify(talk: Talk, where: Where, wanted: UserSettings) -> bool:
+    if wanted.admin_level and not talk.is_super:
+        deny(talk, "You must be a super user to modify a users admin level")
+        return False
+    if not talk.is_operator and (where.users != [talk.user] or wanted.new_name is not None):
+        deny(talk)
+        return False
+    return True
+
+
+def _say_regret(talk: Talk, what: str, name: str, users: Sequence[str]) -> None:
+    talk.say(f" Can't modify because these users aren't associated with new default {what} '{name}'...\n"
+             + "".join(f"  U = {user} C = {talk.cluster}\n" for user in users))
+    talk.exit_code = 1
+
+
+async def delete_user(talk: Talk, argv: Sequence[str]) -> None:
+    where = Where()
+    given = user_conditions(talk, argv, where, wckeys=True)
+    if where.clusters and not given & WCKEY:
+        given |= ASSOCIATION
+    if not given:
+        talk.complain(" No conditions given to remove, not executing.\n")
+        return
+    if talk.exit_code:
+        return
+    if given & WCKEY:
+        await _delete_wckeys(talk, where)
+        return
+    removal = remove_associations(talk, where) if given & ASSOCIATION else _remove_users(talk, where)
+    if removal is None:
+        return
+    if removal.problem:
+        talk.warn(f" Error with request: {errors.strerror(removal.problem)}\n"
+                  + "".join(f"  {line}\n" for line in removal.lines))
+        if removal.problem == errors.ESLURM_NO_REMOVE_DEFAULT_ACCOUNT:
+            talk.warn(" You must change the default account of these users or remove the users completely "
+                      "from the affected clusters to allow these changes.\n Changes Discarded\n")
+        talk.exit_code = 1
+        return
+    if not removal.lines:
+        talk.say(" Nothing deleted\n")
+        talk.exit_code = 1
+        return
+    title = " Deleting user associations...\n" if given & ASSOCIATION else " Deleting users...\n"
+    talk.say(title + "".join(f"  {line}\n" for line in removal.lines))
+    if given & ASSOCIATION:
+        _remove_bare_users(talk, removal)
+    await talk.commit(removal.operations)
+
+
+def _remove_bare_users(talk: Talk, removal: Removal) -> None:
+    """Users who have no association left go too."""
+    tree = talk.draft().apply_all(removal.operations).tree
+    bare = [name for name in sorted(removal.users) if name in talk.data.users and not tree.by_user.get(name)]
+    if bare and talk.is_operator:
+        talk.say(" Deleting users (No Associations)...\n" + "".join(f"  {name}\n" for name in bare))
+        removal.operations.extend({"op": "delete_user", "name": name} for name in bare)
+
+
+def _remove_users(talk: Talk, where: Where) -> Removal | None:
+    if not talk.is_operator:
+        deny(talk)
+        return None
+    names = [user.name for user in matching_users(talk, where)]
+    tree = talk.tree()
+    busy = active_jobs(talk, [record for name in names for record in tree.by_user.get(name, ())])
+    if busy:
+        return Removal(problem=errors.ESLURM_JOBS_RUNNING_ON_ASSOC, lines=busy)
+    return Removal([{"op": "delete_user", "name": name} for name in names], names)
+
+
+async def _delete_wckeys(talk: Talk, where: Where) -> None:
+    if not talk.is_operator:
+        deny(talk)
+        return
+    chosen = [(number_of, name, user) for number_of, (name, user) in talk.data.wckeys.items()
+              if (not where.wckeys or name in where.wckeys) and (not where.users or user in where.users)
+              and here(talk, where)]
+    if not chosen:
+        talk.say(" Nothing deleted\n")
+        talk.exit_code = 1
+        return
+    talk.say(" Deleting user WCKeys...\n" + "".join(
+        f"  C = {talk.cluster:<10} W = {name:<20} U = {user:<9}\n" for _, name, user in chosen))
+    await talk.commit([{"op": "delete_wckey", "id": number_of} for number_of, _, _ in chosen])
+
+
+# ------------------------------------------------------------------------------------------------- coordinators
+def _check_coordinators(talk: Talk, where: Where, both: bool) -> bool:
+    if both and not where.users:
+        talk.complain(" You need to specify a user list here.\n")
+        return False
+    if both and not where.accounts:
+        talk.complain(" You need to specify an account list here.\n")
+        return False
+    fine = True
+    for what, names, known in (("account", where.accounts, talk.data.accounts), ("user", where.users, talk.data.users)):
+        for name in names or ():
+            if name not in known or known[name].deleted:
+                talk.complain(f" You specified a non-existent {what} '{name}'.\n")
+                fine = False
+    return fine
+
+
+async def add_coordinator(talk: Talk, argv: Sequence[str]) -> None:
+    where = Where()
+    given = user_conditions(talk, argv, where)
+    if talk.exit_code:
+        return
+    if not given:
+        talk.complain(" You need to specify conditions to to add the coordinator.\n")
+        return
+    if not _check_coordinators(talk, where, True):
+        return
+    users, accounts = where.users or [], where.accounts or []
+    talk.say(" Adding Coordinator User(s)\n" + "".join(f"  {name}\n" for name in users)
+             + " To Account(s) and all sub-accounts\n" + "".join(f"  {name}\n" for name in accounts))
+    if not talk.is_operator and not talk.coordinated().issuperset(accounts):
+        talk.complain(f" Problem adding coordinator: {errors.strerror(errors.ESLURM_ACCESS_DENIED)}\n")
+        return
+    await talk.commit([{"op": "add_coordinator", "account": account, "user": user}
+                       for user in users for account in accounts])
+
+
+async def delete_coordinator(talk: Talk, argv: Sequence[str]) -> None:
+    where = Where()
+    given = user_conditions(talk, argv, where)
+    if talk.exit_code:
+        return
+    if not given:
+        talk.complain(" You need to specify a user list or account list here.\n")
+        return
+    if not _check_coordinators(talk, where, False):
+        return
+    users, accounts = where.users or [], where.accounts or []
+    user_lines = "".join(f"  {name}\n" for name in users)
+    account_lines = "".join(f"  {name}\n" for name in accounts)
+    if users:
+        talk.say(f" Removing Coordinators with user name\n{user_lines}"
+                 + (f" From Account(s)\n{account_lines}" if accounts else " From all accounts\n"))
+    else:
+        talk.say(f" Removing all users from Accounts\n{account_lines}")
+    if not talk.is_operator and not (accounts and talk.coordinated().issuperset(accounts)):
+        deny(talk)
+        return
+    going = [(user, account.name) for account in talk.data.accounts.values() for user in account.coordinators
+             if (not users or user in users) and (not accounts or account.name in accounts)]
+    if not going:
+        talk.say(" Nothing removed\n")
+        talk.exit_code = 1
+        return
+    talk.say(" Removed Coordinators (sub accounts not listed)...\n"
+             + "".join(f"  U = {user:<9} A = {account:<10}\n" for user, account in going))
+    await talk.commit([{"op": "delete_coordinator", "account": account, "user": user} for user, account in going])
