@@ -2,6 +2,7 @@
 # make test      everything the tests need, then tests, lint, types and import rules
 # make demo      a controller, some jobs, and what the commands say about them; stops all it started
 # make lint      ruff, mypy, import rules
+# make bench     benchmarks, beside a real Slurm where there is one (LAB=folder with the lab script)
 
 SHELL := /bin/bash
 VENV := .venv
@@ -10,7 +11,7 @@ SOURCES := slurmbridge tests benchmarks
 # the newest Python from 3.11 on; PYTHON=... chooses another
 PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if $(shell $(p) -c 'import sys; print(1) if sys.version_info >= (3, 11) else 0' 2>/dev/null),$(p))))
 
-.PHONY: install test lint demo clean
+.PHONY: install test lint demo bench clean
 
 install: $(VENV)/.installed
 	@$(BIN)/python -m slurmbridge.client.install $(BIN)
@@ -39,6 +40,9 @@ lint: $(VENV)/.tested
 
 demo: install
 	@examples/demo.sh
+
+bench: install
+	$(BIN)/python benchmarks/side_by_side.py $(if $(LAB),--lab $(LAB))
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
