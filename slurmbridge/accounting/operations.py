@@ -24,10 +24,12 @@ class SaveJob:
     """Insert or update a job: accounting row (key ``db_index``, which must be set) and recovery row (key ``job_id``).
 
     ``recoverable=False`` writes the accounting row alone: of a run that a requeue has ended while the job goes on.
+    ``accounted=False`` writes the recovery record alone: while the processes of such a run still end.
     """
 
     job: JobRecord
     recoverable: bool = True
+    accounted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

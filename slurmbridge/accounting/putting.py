@@ -43,7 +43,8 @@ class Putter:
         if operation.recoverable:
             script, environment = self._keep_texts(job, puts)
             puts.append(("live", (job.job_id,), rows.live_row(job, script, environment)))
-        puts.append(("job", (job.db_index,), rows.job_row(job)))
+        if operation.accounted:
+            puts.append(("job", (job.db_index,), rows.job_row(job)))
         return puts
 
     def _keep_texts(self, job: JobRecord, puts: list[Put]) -> tuple[str | None, str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import fields
 
 from slurmbridge.cluster.port import Event as News
@@ -17,6 +18,7 @@ from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.views.records import JobRecord, StepRecord
 
 log = logging.getLogger(__name__)
+CLOCK_SLACK_S = 0.5
 _STEP_FIELDS = frozenset(field.name for field in fields(StepRecord))
 _NODE_FIELDS = ("cpu_load", "free_mem_mb", "boot_s", "daemon_start_s", "os", "arch", "address", "host_name", "features")
 
@@ -24,9 +26,10 @@ _NODE_FIELDS = ("cpu_load", "free_mem_mb", "boot_s", "daemon_start_s", "os", "ar
 class EngineNews:
     """``run`` listens until cancelled; ``take`` is one piece of news."""
 
-    def __init__(self, world: World, life: JobLife) -> None:
+    def __init__(self, world: World, life: JobLife, ends_at: Callable[[JobRecord], float | None]) -> None:
         self._world = world
         self._life = life
+        self._ends_at = ends_at
         self._told: dict[RunId, int] = {}
         self._acknowledging: set[asyncio.Task[None]] = set()
 
@@ -118,10 +121,12 @@ class EngineNews:
             self._life.apply(job, Event.FINISHED)
 
     def _ended(self, job: JobRecord, news: News, event: Event) -> None:
-        reason = str(news.data.get("reason") or "")
+        reason = str(news.data.get("reason") or "") or self._time_over(job, news)
         cause = Cause(exit_status=news.exit_status, node=str(news.data.get("node") or ""))
         if reason == "TimeLimit":
             self._life.apply(job, Event.TIME_OUT, cause)
+        elif reason == "DeadLine":
+            self._life.apply(job, Event.DEADLINE, cause)
         elif reason in ("NodeFail", "NodeDown"):
             self._node_failed(job, cause)
         elif reason == "Cancelled":
@@ -129,6 +134,15 @@ class EngineNews:
         else:
             cause.out_of_memory = reason == "OutOfMemory"
             self._life.apply(job, event, cause)
+
+    def _time_over(self, job: JobRecord, news: News) -> str:
+        """The step daemon ends a job at its limit by itself, and the signal it used is the first that is heard of it."""
+        if not news.exit_status & 0x7F:
+            return ""
+        limit = self._ends_at(job)
+        if limit is not None and news.at_s >= limit - CLOCK_SLACK_S:
+            return "TimeLimit"
+        return "DeadLine" if job.deadline_s and news.at_s >= job.deadline_s - CLOCK_SLACK_S else ""
 
     def _launch_failed(self, job: JobRecord, news: News) -> None:
         data = news.data

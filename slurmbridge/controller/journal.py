@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 from slurmbridge.accounting.operations import ForgetJob, Operation, SaveJob, SaveStep
+from slurmbridge.controller.transitions import Phase, phase_of
 from slurmbridge.views.records import JobRecord, StepRecord
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,8 @@ class Journal:
         self._scheduled = False
         if not (self._jobs or self._steps or self._operations):
             return
-        operations: list[Operation] = [SaveJob(job) for job in self._jobs.values()]
+        operations: list[Operation] = [
+            SaveJob(job, accounted=phase_of(job) is not Phase.REQUEUING) for job in self._jobs.values()]
         operations += [SaveStep(job, step) for job, step in self._steps.values()]
         operations += self._operations
         self._jobs.clear()

@@ -15,7 +15,7 @@ from slurmbridge.views.records import NodeRecord, PartitionRecord
 from slurmbridge.views.session import Identity
 
 _KEPT = ("reason", "reason_user", "reason_uid", "reason_s", "comment", "extra", "resume_after_s", "weight", "features")
-_PARTITION_KEY = {key.lower(): key for key in PARTITION_KEYS}
+_PARTITION_KEY = {key.lower(): value for key, value in PARTITION_KEYS.items()}
 _NODE_KEYS = frozenset({
     "state", "reason", "weight", "features", "activefeatures", "availablefeatures", "comment", "extra", "resumeafter"})
 _SHOWN_TO_SCHEDULER = frozenset({"weight", "features", "availablefeatures", "activefeatures"})
@@ -146,12 +146,12 @@ class PartitionUpdates:
             except ValueError:
                 raise SlurmError(errors.ESLURM_INVALID_NODE_NAME) from None
             record.nodes_text = inventory.compress(record.nodes)
-        elif canonical is None or canonical == "PartitionName":
+        elif canonical is None or canonical.name == "PartitionName":
             raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
         else:
             try:
-                conf_values.check(PARTITION_KEYS[canonical], value)
-                inventory.apply_key(record, canonical, value)
+                conf_values.check(canonical, value)
+                inventory.apply_key(record, canonical.name, value)
             except ValueError:
                 raise SlurmError(errors.ESLURM_NOT_SUPPORTED) from None
 

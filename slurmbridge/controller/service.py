@@ -83,7 +83,7 @@ class Controller:
         self.life = JobLife(world)
         self.submission = Submission(world)
         self.timers = Timers(world, self.life)
-        self.news = EngineNews(world, self.life)
+        self.news = EngineNews(world, self.life, self.timers.ends_at)
         self.launching = Launching(world, self.life, self.timers.ends_at)
         self.passes = Passes(world, self.life)
         self.node_updates = NodeUpdates(world, self.news.fail_node)
