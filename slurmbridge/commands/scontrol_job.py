@@ -220,7 +220,7 @@ class JobLines:
                 total[name] = total.get(name, 0) + len(indices)
         yield f"JOB_GRES={null(','.join(f'{name}:{count}' for name, count in total.items()))}"
         groups: list[tuple[tuple[str, int, str], list[str]]] = []
-        finished = self.job.state in states.FINISHED and states.COMPLETING not in self.job.flags
+        finished = self.job.state in states.FINISHED
         for share in self.job.allocation:
             key = (self._cpu_ids(share), share.mem_mb, "" if finished else gres_detail(share))
             if not groups or groups[-1][0] != key:

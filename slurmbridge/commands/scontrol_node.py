@@ -35,6 +35,7 @@ def _node_hardware(node: NodeRecord, views: Views, style: Style) -> Iterator[str
     if style.details:
         used = node_view.gres_used(node, views.conf)
         if used:
+            yield "GresDrain=N/A"
             yield f"GresUsed={used}"
     default_port = int(views.conf.values.get("SlurmdPort", "6818"))
     port = f"Port={node.port} " if node.port not in (0, default_port) else ""

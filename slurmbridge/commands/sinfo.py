@@ -227,8 +227,6 @@ def _wanted(facts: NodeFacts, found: Options, names: frozenset[str] | None) -> b
 def _rows(found: Options, layout: ListLayout[Row], session: Session) -> list[Row]:
     views = session.views
     names = None if found.nodes is None else frozenset(found.nodes)
-    if found.nodes is not None and len(found.nodes) == 1 and found.nodes[0] not in views.nodes:
-        raise Stop(Reply("", "slurm_load_node: Invalid node name specified\n", 1))
     nodes = {}
     for name, record in views.nodes.items():
         if record.base_state == "FUTURE" and not found.future:
@@ -280,7 +278,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     table = sinfo_fields.FieldTable(session.views.conf, show_time)
     found = read_options(argv, env, table)
     if found.clusters:
-        check_clusters(NAME, found.clusters, session.views.conf.cluster_name)
+        warning += check_clusters(NAME, found.clusters, session.views.conf.cluster_name)
     layout = compile_format(found, table)
     stderr = warning + "".join(found.errors)
     options_text = sinfo_help.options_text(found, layout.names()) if found.verbose else ""

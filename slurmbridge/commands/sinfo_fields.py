@@ -165,9 +165,7 @@ def _user(uid: int, *, long: bool = False) -> str:
 
 
 def _load(row: Row) -> str:
-    def show(value: float) -> str:
-        return "N/A" if value == 0xFFFFFFFE else f"{value / 100.0:.2f}"
-    return _range(row, "load", show)
+    return _range(row, "load", lambda value: f"{value / 100.0:.2f}")
 
 
 def _free_memory(row: Row) -> str:

@@ -104,7 +104,7 @@ class Row:
         self.alloc_memory_mb = node.mem_alloc_mb
 
 
-_UNKNOWN_LOAD, _UNKNOWN_MEMORY = float(0xFFFFFFFE), float(0xFFFFFFFFFFFFFFFE)
+_UNKNOWN_MEMORY = float(0xFFFFFFFFFFFFFFFE)
 
 
 def sizes(facts: NodeFacts) -> dict[str, float]:
@@ -113,7 +113,7 @@ def sizes(facts: NodeFacts) -> dict[str, float]:
     return {
         "cpus": node.cpus, "sockets": node.sockets, "cores": node.cores_per_socket, "threads": node.threads_per_core,
         "disk": node.tmp_disk_mb, "memory": node.real_memory_mb, "weight": node.weight,
-        "load": _UNKNOWN_LOAD if facts.cpu_load is None else int(facts.cpu_load * 100 + 0.5),
+        "load": int((facts.cpu_load or 0) * 100 + 0.5),
         "free": _UNKNOWN_MEMORY if node.free_mem_mb is None else node.free_mem_mb}
 
 

@@ -32,14 +32,14 @@ Problems = Iterator[tuple[str, str]]
 
 
 def preempt_modes(key: str, text: str) -> list[str]:
-    """The words of a PreemptMode, canonical (CLUSTER is OFF, ON is SUSPEND). Raises ValueError."""
+    """The words of a PreemptMode as Slurm shows them (CLUSTER is OFF, ON is SUSPEND, GANG first). Raises ValueError."""
     words = [{"CLUSTER": "OFF", "ON": "SUSPEND"}.get(word.strip(), word.strip()) for word in text.upper().split(",")]
     modes = [word for word in words if word in ("OFF", "CANCEL", "REQUEUE", "SUSPEND")]
     extras = {word for word in words if word in ("GANG", "WITHIN", "PRIORITY")}
     if len(modes) + len([w for w in words if w in extras]) != len(words) or len(modes) > 1 \
             or ("GANG" in extras and len(extras) > 1):
         raise ValueError(f"{key}={text} invalid")
-    return words
+    return sorted(words, key=lambda word: word in modes)
 
 
 def select_parameters(text: str) -> tuple[str, ...]:

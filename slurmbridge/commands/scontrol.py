@@ -1,0 +1,225 @@
+"""scontrol: what is there, and administrators' acts on it. Options and commands as in scontrol(1) of 25.11."""
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from slurmbridge.commands import scontrol_acts, scontrol_show, scontrol_update
+from slurmbridge.commands.common import VERSION_LINE, Stop, check_clusters, command, parse_options, refuse_json, uid_of
+from slurmbridge.commands.scontrol_call import NAME, Call, starts
+from slurmbridge.commands.scontrol_config import ping_text
+from slurmbridge.commands.scontrol_help import HELP
+from slurmbridge.slurm import errors, states
+from slurmbridge.slurm.durations import format_seconds
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.getopt import NO_ARGUMENT, OPTIONAL_ARGUMENT, REQUIRED_ARGUMENT, LongOption, OptionTable
+from slurmbridge.slurm.hostlist import compress
+from slurmbridge.views.session import Reply, Session
+
+OPTIONS = OptionTable("adhM:FoQu:vV", [
+    LongOption("autocomplete", REQUIRED_ARGUMENT, "autocomplete"), LongOption("all", NO_ARGUMENT, "a"),
+    LongOption("cluster", REQUIRED_ARGUMENT, "M"), LongOption("clusters", REQUIRED_ARGUMENT, "M"),
+    LongOption("details", NO_ARGUMENT, "d"), LongOption("federation", NO_ARGUMENT, "federation"),
+    LongOption("future", NO_ARGUMENT, "F"), LongOption("help", NO_ARGUMENT, "h"),
+    LongOption("hide", NO_ARGUMENT, "hide"), LongOption("json", OPTIONAL_ARGUMENT, "json"),
+    LongOption("local", NO_ARGUMENT, "local"), LongOption("oneliner", NO_ARGUMENT, "o"),
+    LongOption("quiet", NO_ARGUMENT, "Q"), LongOption("sibling", NO_ARGUMENT, "sibling"),
+    LongOption("uid", REQUIRED_ARGUMENT, "u"), LongOption("usage", NO_ARGUMENT, "h"),
+    LongOption("verbose", NO_ARGUMENT, "v"), LongOption("version", NO_ARGUMENT, "V"),
+    LongOption("yaml", OPTIONAL_ARGUMENT, "yaml")])
+_API_LINE = "slurm_api_version: 2883584, 44.0.0\n"
+
+
+def _version(call: Call) -> str:
+    return VERSION_LINE + (_API_LINE if call.verbose else "")
+
+
+def _read_options(call: Call, argv: Sequence[str]) -> list[str]:
+    """Sets the call's flags; the words of the command. Raises Stop."""
+    own = call.session.views.conf.cluster_name
+    call.show_all = "SCONTROL_ALL" in call.env
+    call.future = "SCONTROL_FUTURE" in call.env
+    words: list[str] = []
+    clusters = call.env.get("SLURM_CLUSTERS", "")
+    for key, value in parse_options(NAME, argv, OPTIONS, operands=words):
+        if key == "a":
+            call.show_all = True
+        elif key == "d":
+            call.details = True
+        elif key == "F":
+            call.future = True
+        elif key == "h":
+            raise Stop(Reply(HELP))
+        elif key == "hide":
+            call.show_all = call.details = False
+        elif key == "M":
+            clusters = value or ""
+        elif key == "o":
+            call.one_line = True
+        elif key == "Q":
+            call.quiet, call.verbose = True, False
+        elif key == "u":
+            if uid_of(value or "") is None:
+                raise Stop.error(NAME, f'--uid="{value}" invalid', 0)
+        elif key == "v":
+            call.verbose, call.quiet = True, False
+        elif key == "V":
+            raise Stop(Reply(_version(call)))
+        elif key in ("json", "yaml"):
+            raise refuse_json(NAME, f"--{key}")
+    if clusters:
+        call.err.append(check_clusters(NAME, clusters, own))
+    return words
+
+
+@command
+async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Reply:
+    """scontrol."""
+    call = Call(session, env)
+    words = _read_options(call, argv)
+    call.restyle()
+    if not words:
+        raise Stop.error(NAME, "interactive mode is not offered; give a command (scontrol --help)")
+    await _command(call, words)
+    return call.reply()
+
+
+async def _command(call: Call, words: Sequence[str]) -> None:
+    lower = words[0].lower()
+    for name, least, act in _COMMANDS:
+        # hold, holdu, uhold and requeuehold are compared by their own length: holdfoo is hold
+        if lower.startswith(name) if least == 0 else starts(lower, name, least):
+            await act(call, words)
+            return
+    call.fail(f"invalid keyword: {words[0]}")
+
+
+def _too_many(call: Call, words: Sequence[str], most: int) -> bool:
+    if len(words) > most:
+        call.fail(f"too many arguments for keyword:{words[0]}")
+        return True
+    return False
+
+
+# ---------------------------------------------------------------------------------------------------- the commands
+
+
+async def _ping(call: Call, words: Sequence[str]) -> None:
+    if not _too_many(call, words, 1):
+        call.print(ping_text(call.session.views))
+
+
+async def _show_version(call: Call, words: Sequence[str]) -> None:
+    if len(words) > 1:
+        call.fail(f"too many arguments for {words[0]} keyword")
+    call.print(_version(call))
+
+
+async def _reconfigure(call: Call, words: Sequence[str]) -> None:
+    _too_many(call, words, 2)
+    try:
+        await call.session.acts.reconfigure(call.session.identity)
+    except SlurmError as error:
+        call.details_of(error)
+        code = errors.ESLURM_USER_ID_MISSING if error.code == errors.ESLURM_ACCESS_DENIED else error.code
+        text = error.text if code == error.code else errors.strerror(code)
+        call.complain(f"slurm_reconfigure error:{text}")
+
+
+async def _shutdown(call: Call, words: Sequence[str]) -> None:
+    if len(words) == 2 and words[1] not in ("slurmctld", "controller"):
+        call.fail(f"invalid shutdown argument:{words[1]}")
+    elif not _too_many(call, words, 2):
+        try:
+            await call.session.acts.shutdown(call.session.identity)
+        except SlurmError as error:
+            code = errors.ESLURM_USER_ID_MISSING if error.code == errors.ESLURM_ACCESS_DENIED else error.code
+            text = error.text if code == error.code else errors.strerror(code)
+            call.complain(f"slurm_shutdown error:{text}")
+
+
+async def _requeue(call: Call, words: Sequence[str]) -> None:
+    await scontrol_acts.requeue(call, words, hold_it=False)
+
+
+async def _requeue_hold(call: Call, words: Sequence[str]) -> None:
+    await scontrol_acts.requeue(call, words, hold_it=True)
+
+
+async def _error_text(call: Call, words: Sequence[str]) -> None:
+    if len(words) != 2:
+        call.fail(f"one arguments required for keyword:{words[0]}")
+    elif words[1].lstrip("-").isdigit():
+        call.print(errors.strerror(int(words[1])) + "\n")
+    else:
+        call.fail(f"numeric arguments required for keyword:{words[0]}")
+
+
+async def _completing(call: Call, words: Sequence[str]) -> None:
+    """Jobs that are ending, with their nodes that still clean up or are down."""
+    if _too_many(call, words, 1):
+        return
+    views = call.session.views
+    for job in views.jobs.values():
+        if states.COMPLETING not in job.flags:
+            continue
+        nodes = [views.nodes[name] for name in job.nodes if name in views.nodes]
+        busy = compress([node.name for node in nodes if states.COMPLETING in node.flags], sort=True)
+        down = compress([node.name for node in nodes if node.base_state == "DOWN"], sort=True)
+        since = format_seconds(int(call.style.now_s - (job.end_s or call.style.now_s)))
+        call.print(f"JobId={job.job_id} EndTime={call.style.time(job.end_s)} CompletingTime={since} "
+                   + (f"Nodes(COMPLETING)={busy} " if busy else "") + (f"Nodes(DOWN)={down} " if down else "") + "\n")
+
+
+async def _wait_job(call: Call, words: Sequence[str]) -> None:
+    if len(words) != 2:
+        call.complain(f"too {'few' if len(words) < 2 else 'many'} arguments for keyword:{words[0]}")
+        return
+    job_id = int(words[1]) if words[1].isdigit() else 0
+    if not job_id:
+        call.exit_code = 1
+        call.err.append(f"Invalid job_id {words[1]}")
+        return
+    try:
+        job = await call.session.acts.wait_job_start(job_id)
+    except SlurmError:
+        call.fail(f"{NAME}: Problem running job {job_id}")
+        return
+    if job.state in states.FINISHED:
+        call.fail(f"{NAME}: Problem running job {job_id}")
+    else:
+        call.err.append(f"{NAME}: Nodes are ready for job {job_id}\n")
+
+
+async def _help(call: Call, words: Sequence[str]) -> None:
+    _too_many(call, words, 1)
+    call.print(HELP)
+
+
+async def _flag(call: Call, words: Sequence[str]) -> None:
+    """all, details, hide, oneliner, quiet, verbose, exit, quit: they set what would hold for the next command."""
+    _too_many(call, words, 1)
+
+
+async def _refused(call: Call, words: Sequence[str]) -> None:
+    """Commands for daemons, power or logs that are not here."""
+    call.fail(f"{words[0]}: {errors.strerror(errors.ESLURM_NOT_SUPPORTED)}")
+
+
+Act = Callable[[Call, Sequence[str]], Awaitable[None]]
+# (name, letters that must be typed; 0: whatever begins with the name), in scontrol's order: the first match counts
+_COMMANDS: tuple[tuple[str, int, Act], ...] = (
+    ("all", 2, _flag), ("cancel_reboot", 3, _refused), ("completing", 2, _completing), ("cluster", 2, _flag),
+    ("create", 2, scontrol_update.create), ("details", 1, _flag), ("errnumstr", 2, _error_text),
+    ("errnostr", 2, _error_text), ("exit", 2, _flag), ("getaddrs", 8, _refused), ("gethost", 7, _refused),
+    ("hash_file", 15, _refused), ("hash", 9, _refused), ("help", 2, _help), ("hide", 2, _flag), ("oneliner", 1, _flag),
+    ("pidinfo", 3, _refused), ("ping", 3, _ping), ("power", 2, _refused), ("quiet", 4, _flag), ("quit", 4, _flag),
+    ("reboot_nodes", 3, _refused), ("reconfigure", 3, _reconfigure), ("requeue", 3, _requeue),
+    ("requeuehold", 0, _requeue_hold), ("hold", 0, scontrol_acts.hold), ("uhold", 0, scontrol_acts.hold),
+    ("release", 3, scontrol_acts.hold), ("suspend", 2, scontrol_acts.suspend), ("resume", 3, scontrol_acts.suspend),
+    ("top", 3, scontrol_acts.top), ("token", 3, _refused), ("wait_job", 2, _wait_job), ("setdebugflags", 9, _refused),
+    ("fsdampeningfactor", 3, _refused), ("fairsharedampeningfactor", 3, _refused), ("setdebug", 2, _refused),
+    ("schedloglevel", 3, _refused), ("show", 3, scontrol_show.show), ("write", 5, scontrol_acts.write),
+    ("takeover", 8, _refused), ("shutdown", 8, _shutdown), ("update", 1, scontrol_update.update),
+    ("delete", 1, scontrol_update.delete), ("verbose", 4, _flag), ("version", 4, _show_version),
+    ("listpids", 1, _refused), ("listjobs", 1, _refused), ("liststeps", 1, _refused), ("getent", 6, _refused),
+    ("notify", 1, _refused), ("callerid", 3, _refused))
