@@ -137,13 +137,19 @@ class Priorities:
     def initial(self, job: JobRecord, now_s: float) -> int:
         """The priority of one job now. Tracks it, sets ``priority`` and ``partition_priorities`` and returns the
         priority (a fixed one stays)."""
-        self.track(job)
-        if job.priority_fixed and job.priority:
-            return job.priority
-        rows = np.array(self._table.rows(job.job_id), np.int64)
-        if len(rows):
-            self._write(rows, self._factors(rows, now_s), True)
+        self._enter((job,), now_s)
         return job.priority
+
+    def _enter(self, jobs: Iterable[JobRecord], now_s: float) -> None:
+        """Tracks the jobs and gives all but fixed ones their first priority."""
+        rows: list[int] = []
+        for job in jobs:
+            self.track(job)
+            if not (job.priority_fixed and job.priority):
+                rows += self._table.rows(job.job_id)
+        if rows:
+            numbers = np.array(rows, np.int64)
+            self._write(numbers, self._factors(numbers, now_s), True)
 
     def recompute(self, now_s: float) -> list[JobRecord]:
         """All priorities at ``now_s``; held and fixed jobs keep theirs. Returns the jobs whose priority changed."""
@@ -161,10 +167,9 @@ class Priorities:
             self.forget(job_id)
         changed = {job_id: pending[job_id] for job_id in pending.keys() - self._jobs.keys()}
         for job in changed.values():
-            if job.priority:
-                self.initial(job, now_s)
-            else:
-                self.track(job)
+            if not job.priority:
+                self.track(job)               # held
+        self._enter([job for job in changed.values() if job.priority], now_s)
         if self.last_ran_s is None or now_s - self.last_ran_s >= self.conf.priority.calc_period_s:
             changed.update((job.job_id, job) for job in self.period(now_s))
         return {job_id: (job.priority, job.partition_priorities) for job_id, job in changed.items()}
@@ -242,6 +247,7 @@ class Priorities:
         if self._tree is not None:
             self.usage.moved(self._tree, tree)
         self._tree, self._standing, self._generation = tree, None, data.generation
+        self._by_id = np.argsort(tree.ids)
         self._by_name = {(a.account, a.user, a.partition): a.id for a in live}
         qos = [q for q in data.qos.values() if not q.deleted]
         moved = {q.name: index for index, q in enumerate(qos)}
@@ -275,8 +281,7 @@ class Priorities:
 
     def _factors(self, rows: Ints, now_s: float) -> Factors:
         tree, standing = self._current()
-        ids = self._table.association_ids(rows)
-        order = np.argsort(tree.ids)
+        ids, order = self._table.association_ids(rows), self._by_id
         place = np.minimum(np.searchsorted(tree.ids, ids, sorter=order), len(order) - 1)
         at = np.where(tree.ids[order[place]] == ids, order[place], -1)
         assoc = tree.priority.astype(np.float64) if self.weights.raw("ASSOC") else tree.priority_norm
@@ -312,11 +317,29 @@ class Priorities:
         shown = [self._jobs[job_id] for job_id in wanted if self._is_shown(self._jobs[job_id], now_s)]
         numbers = [row for job in shown for row in self._table.rows(job.job_id)]
         factors = self._factors(np.array(numbers, np.int64), self.computed_s)
-        names = list(self._partition_index)
+        weights, names = self.weights, list(self._partition_index)
+        columns = [(name, column.tolist(), weight) for name, column, weight in (
+            ("age", factors.age, weights.age), ("assoc", factors.assoc, weights.assoc),
+            ("fairshare", factors.fairshare, weights.fairshare), ("jobsize", factors.jobsize, weights.jobsize),
+            ("part", factors.partition, weights.partition), ("qos", factors.qos, weights.qos))]
+        tres, priorities = factors.tres.tolist(), factors.priority.tolist()
         out: list[dict[str, Any]] = []
         for job in shown:
-            for row in self._table.rows(job.job_id):
-                out.append(self._factor_row(job, names[self._table.partition_of(row)], factors, len(out)))
+            fixed = job.priority if job.priority_fixed else 0
+            for number in self._table.rows(job.job_id):
+                at = len(out)
+                row: dict[str, Any] = {
+                    "job_id": job.job_id, "partition": names[self._table.partition_of(number)], "user": job.user_name,
+                    "uid": job.uid, "account": job.account, "qos_name": job.qos, "direct_priority": fixed,
+                    "site": job.site_factor, "site_norm": float(job.site_factor), "nice": job.nice,
+                    "priority": fixed or priorities[at]}
+                for name, values, weight in columns:
+                    value = 0.0 if fixed else values[at]
+                    row[name], row[f"{name}_norm"] = value, value / weight if weight else 0.0
+                found = {} if fixed else {name: cost for name, cost in zip(weights.tres, tres[at]) if cost}
+                row["tres"] = found
+                row["tres_norm"] = {name: cost / weights.tres[name] for name, cost in found.items()}
+                out.append(row)
         return out
 
     def _is_shown(self, job: JobRecord, now_s: float) -> bool:
@@ -325,26 +348,6 @@ class Priorities:
             return False
         begins = job.submit_s if "ACCRUE_ALWAYS" in flags else job.eligible_s
         return bool(begins) and int(begins or 0) <= now_s and job.priority != 0
-
-    def _factor_row(self, job: JobRecord, partition: str, factors: Factors, at: int) -> dict[str, Any]:
-        weights = self.weights
-        fixed = job.priority if job.priority_fixed else 0
-        row: dict[str, Any] = {
-            "job_id": job.job_id, "partition": partition, "user": job.user_name, "uid": job.uid,
-            "account": job.account, "qos_name": job.qos, "direct_priority": fixed, "site": job.site_factor,
-            "site_norm": float(job.site_factor), "nice": job.nice,
-            "priority": fixed or int(factors.priority[at]), "tres": {}, "tres_norm": {}}
-        for name, column, weight in (
-                ("age", factors.age, weights.age), ("assoc", factors.assoc, weights.assoc),
-                ("fairshare", factors.fairshare, weights.fairshare), ("jobsize", factors.jobsize, weights.jobsize),
-                ("part", factors.partition, weights.partition), ("qos", factors.qos, weights.qos)):
-            factor = 0.0 if fixed else float(column[at])
-            row[name], row[f"{name}_norm"] = factor, factor / weight if weight else 0.0
-        if not fixed:
-            for place, (name, tres_weight) in enumerate(weights.tres.items()):
-                if value := float(factors.tres[at, place]):
-                    row["tres"][name], row["tres_norm"][name] = value, value / tres_weight
-        return row
 
 
 def _number(value: np.floating[Any]) -> float | None:

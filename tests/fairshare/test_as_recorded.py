@@ -67,6 +67,17 @@ def test_configuration(name: str) -> None:
         assert {str(job.job_id): job.priority for job in made.jobs.values()} == squeue
 
 
+def test_depth_oblivious_after_two_periods_with_a_half_life_of_an_hour() -> None:
+    made = lab.cluster("oblivious")
+    priorities = made.priorities
+    priorities.conf.priority.decay_half_life_s = 3600
+    priorities.reload(priorities.conf, priorities.partitions, priorities.nodes)
+    priorities.period(made.now_s + 60)
+    priorities.period(made.now_s + 120)
+    shown = call(sshare, made, "-aPn", "-o", "Account,User,RawUsage,NormUsage,EffectvUsage,FairShare,GrpTRESRaw").stdout
+    assert shown.splitlines() == lab.DATA["settled"]
+
+
 @pytest.fixture
 def users(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lab's users, who need not exist here."""
