@@ -14,6 +14,14 @@ from slurmbridge.views.session import Reply, Session
 NAME = "scontrol"
 
 
+class Refused(Exception):
+    """The update is not made; what to say has been said."""
+
+
+class Void(Refused):
+    """The update is not made, and scontrol leaves with 0 all the same."""
+
+
 def starts(word: str, name: str, least: int) -> bool:
     """Whether ``word`` is ``name`` or a beginning of at least ``least`` letters, in any case."""
     return len(word) >= min(least, len(name)) and name.lower().startswith(word.lower()) and word != ""

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from slurmbridge.commands.common import holds_task, uid_of
 from slurmbridge.commands.scontrol_acts import on_jobs, written_id
-from slurmbridge.commands.scontrol_call import Call, starts
+from slurmbridge.commands.scontrol_call import Call, Refused, Void, starts
 from slurmbridge.commands.scontrol_partition import create_partition, update_partition
+from slurmbridge.commands.scontrol_update_node import update_node
 from slurmbridge.slurm import durations, errors
 from slurmbridge.slurm.errors import SlurmError
-from slurmbridge.slurm.hostlist import HostlistError, expand
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.views.records import JobRecord
 
@@ -21,14 +21,6 @@ _REFUSED_ENTITIES = (("StepId", 4), ("SlurmctldDebug", 2), ("SuspendExcNodes", 1
                      ("SuspendExcStates", 11))
 NICE_MOST = 0x80000000 - 3
 _NUMBER = re.compile(r"[ \t]*\+?(0[xX][0-9a-fA-F]+|[0-9]+)\Z")
-
-
-class Refused(Exception):
-    """The update is not made; what to say has been said."""
-
-
-class Void(Refused):
-    """The update is not made, and scontrol leaves with 0 all the same."""
 
 
 async def update(call: Call, argv: Sequence[str]) -> None:
@@ -44,7 +36,7 @@ async def update(call: Call, argv: Sequence[str]) -> None:
         elif any(starts(tag, "ReservationName", 3) for tag in tags):
             call.fail("slurm_update error: Requested reservation is invalid")
         elif any(starts(tag, "NodeName", 3) for tag in tags):
-            await _update_node(call, words)
+            await update_node(call, words)
         elif any(starts(tag, "PartitionName", 3) for tag in tags):
             await update_partition(call, words)
         elif any(starts(tag, name, least) for tag in tags for name, least in _REFUSED_ENTITIES):
@@ -370,68 +362,3 @@ def _ids_by_name(call: Call, name: str, uid: int | None) -> str:
         call.error(f"No jobs with {whose}name '{name}'")
         raise Refused
     return ",".join(found)
-
-
-# ----------------------------------------------------------------------------------------------------------- nodes
-
-_NODE_KEYS = (("NodeAddr", 5), ("NodeHostName", 5), ("NodeName", 1), ("ActiveFeatures", 3), ("CertToken", 1),
-              ("CpuBind", 7), ("Extra", 1), ("Features", 1), ("AvailableFeatures", 3), ("Gres", 1), ("InstanceId", 9),
-              ("InstanceType", 9), ("Weight", 1), ("Comment", 2), ("Reason", 1), ("ResumeAfter", 1), ("State", 1),
-              ("Topology", 4))
-_NODE_STATES = (("NoResp", 3), ("CANCEL_REBOOT", 3), ("DRAIN", 3), ("FAIL", 3), ("FUTURE", 3), ("RESUME", 3),
-                ("POWER_DOWN_ASAP", 12), ("POWER_DOWN_FORCE", 12), ("POWER_DOWN", 7), ("POWER_UP", 7), ("UNDRAIN", 3),
-                ("UNKNOWN", 3), ("DOWN", 3), ("IDLE", 3), ("ALLOCATED", 3), ("MIXED", 3))
-
-
-async def _update_node(call: Call, words: Sequence[str]) -> None:
-    changes: dict[str, str] = {}
-    names = ""
-    for word in words:
-        tag, equals, value = word.partition("=")
-        if not equals:
-            call.error(f"Invalid input: {word}  Request aborted")
-            raise Refused
-        key = next((name.lower() for name, least in _NODE_KEYS if starts(tag, name, least)), "")
-        if not key:
-            call.fail(f"Update of this parameter is not supported: {word}\nRequest aborted")
-            raise Refused
-        if key == "nodename":
-            names = value
-        elif key == "state":
-            changes[key] = _node_state(call, value, word)
-        elif key in ("weight", "resumeafter") and not _NUMBER.match(value) and (key, value) != ("resumeafter", "-1"):
-            call.error(f"Invalid value {word} for {'Weight' if key == 'weight' else 'ResumeAfter'}")
-            raise Refused
-        else:
-            changes[key] = value.removeprefix('"').removesuffix('"') if key == "reason" else value
-    if changes.get("state") in ("DOWN", "DRAIN", "FAIL") and not changes.get("reason"):
-        call.fail("You must specify a reason when DOWNING or DRAINING a node. Request denied")
-        return
-    if "resumeafter" in changes and changes.get("state") not in ("DOWN", "DRAIN"):
-        call.fail("You can only specify a resume time when DOWNING or DRAINING a node. Request denied")
-        return
-    if not changes:
-        call.fail("No changes specified")
-        return
-    try:
-        await call.session.acts.update_node(call.session.identity, _node_names(call, names), changes)
-    except SlurmError as error:
-        call.refused("slurm_update error", error)
-
-
-def _node_state(call: Call, value: str, word: str) -> str:
-    for name, least in _NODE_STATES:
-        if starts(value, name, least):
-            return name.upper()
-    call.fail(f"Invalid input: {word}\nRequest aborted\nValid states are: NoResp DRAIN FAIL FUTURE RESUME POWER_DOWN "
-              "POWER_UP UNDRAIN\nNot all states are valid given a node's prior state")
-    raise Refused
-
-
-def _node_names(call: Call, text: str) -> list[str]:
-    if text.upper() == "ALL":
-        return list(call.session.views.nodes)
-    try:
-        return expand(text)
-    except HostlistError:
-        raise SlurmError(errors.ESLURM_INVALID_NODE_NAME) from None
