@@ -154,7 +154,7 @@ def _split_line(line: str) -> list[str]:
         if word and char in "\"'":
             quote = "" if quote == char else quote or char
         word += char
-    return words + [word] if word else words
+    return [*words, word] if word else words
 
 
 async def execute(talk: Talk, words: Sequence[str]) -> None:

@@ -207,7 +207,7 @@ async def list_tres(talk: Talk, argv: Sequence[str]) -> None:
             values = [number(talk, part, "ID") for part in name_list(word.operand)]
             ids = (ids or set()) | {int(value) for value in values if value not in (None, False)}
         else:
-            talk.complain(f" Unknown condition: {word.text}\n")
+            talk.complain(f" Unknown condition: {word.text}\n Use keyword 'set' to modify value\n")
     if talk.exit_code:
         return
     rows: list[Row] = []

@@ -116,7 +116,6 @@ class _Loader:
         self.users_seen: set[str] = set()
         self.default_accounts: dict[str, str] = {}
         self.draft: Draft = talk.draft()
-        self.before: Tree = self.draft.tree
 
     async def read(self, text: str) -> None:
         for number, line in lines_of(text):
@@ -208,7 +207,6 @@ class _Loader:
             raise Abort(True) from error
         await talk.commit(operations)
         self.draft = talk.draft()
-        self.before = self.draft.tree
 
     # ------------------------------------------------------------------------------------------------------ cluster
     async def _cluster(self, number: int, rest: str) -> None:
@@ -235,7 +233,6 @@ class _Loader:
             self._flush(found)
         else:
             self._change_root(found)
-        self.before = self.draft.tree
 
     def _flush(self, found: FileLine) -> None:
         """Every association but the root's goes; the root begins anew with what the file says."""
@@ -259,7 +256,7 @@ class _Loader:
         self.draft = talk.draft().apply_all(self.operations)
         self._apply({"op": "modify_association", "id": root.id, "settings": {"qos": ["normal"], **found.settings}})
         formats = ["Account,ParentName", _LIMITS_FORMAT]
-        preview = _preview(self.draft.data, root, found.settings, account="root")
+        preview = _preview(self.draft.data, self.draft.data.associations[root.id], found.settings, account="root")
         talk.say(_header(talk, formats) + _table_row(talk, formats, preview) + _RULE)
         self.changed = True
 
@@ -370,9 +367,9 @@ class _Loader:
         lines, settings = "", Settings()
         if found.default_account:
             self.default_accounts[found.name] = found.default_account
-            if found.default_account != user.default_account:
-                lines += changed_line("Default Account", "User", found.name, user.default_account or "(null)",
-                                      found.default_account)
+            before = self.talk.data.users[found.name].default_account
+            if found.default_account != before:
+                lines += changed_line("Default Account", "User", found.name, before or "(null)", found.default_account)
         if found.default_wckey and found.default_wckey != user.default_wckey:
             lines += changed_line("Default WCKey", "User", found.name, user.default_wckey or "(null)",
                                   found.default_wckey)

@@ -56,7 +56,7 @@ def _compare(holders: Sequence[Any], table: Sequence[tuple[str, str]], settings:
             if before == wanted:
                 continue
             texts = numbered_tres(ids, before or {}), numbered_tres(ids, wanted)
-            after = {**dict.fromkeys(before or {}), **wanted}
+            after = wanted                     # what the file does not name stays
         elif before == after:
             continue
         elif isinstance(after, float) or isinstance(before, float):
@@ -107,18 +107,19 @@ def qos_changes(ids: Mapping[str, int], qos: QosRecord, settings: Settings) -> t
         lines += changed_line("Description", "QOS", qos.name, qos.description or "(null)", settings["description"])
         changed["description"] = settings["description"]
     if "flags" in settings and set(settings["flags"]) != set(qos.flags):
-        lines += changed_line("Flags", "QOS", qos.name, ",".join(sorted_flags(qos.flags)),
+        lines += changed_line("Flags", "QOS", qos.name, ",".join(sorted_flags(qos.flags)) or "(null)",
                               ",".join(sorted_flags(settings["flags"])))
         changed["flags"] = settings["flags"]
     more, differing = _compare([qos.limits, qos], _QOS, settings, ids, "QOS", qos.name, "4294967295")
     lines, changed = lines + more, changed | differing
     if "preempt" in settings and set(settings["preempt"]) != set(qos.preempt):
-        lines += changed_line("Preempt", "QOS", qos.name, names_text(qos.preempt) or "(null)",
-                              names_text(settings["preempt"]))
         changed["preempt"] = settings["preempt"]
     if "preempt_mode" in settings and settings["preempt_mode"] != qos.preempt_mode:
-        lines += changed_line("PreemptMode", "QOS", qos.name, (qos.preempt_mode or "off").lower(),
-                              (settings["preempt_mode"] or "off").lower())
+        lines += changed_line("PreemptMode", "QOS", qos.name, qos.preempt_mode or "OFF",
+                              settings["preempt_mode"] or "OFF")
         changed["preempt_mode"] = settings["preempt_mode"]
     more, differing = _compare([qos], _QOS_END, settings, ids, "QOS", qos.name, "4294967295")
-    return lines + more, changed | differing
+    changed |= differing
+    if changed and settings.get("description"):
+        changed["description"] = settings["description"]      # also where only its letters' case differs
+    return lines + more, changed

@@ -14,7 +14,8 @@ from slurmbridge.views.records import AssociationData, JobRecord
 from slurmbridge.views.session import Identity, Invocation, Reply
 
 NOW = 1_796_006_499.0
-USERS = ["alice", "bob", "carl", "dana", "erin", "frank", "gina", "hugo", "ivan", "jack", "kate", "liam", "mona", "nina", "oscar"]
+USERS = ("alice", "bob", "carl", "dana", "erin", "frank", "gina", "hugo", "ivan", "jack", "kate", "liam", "mona",
+         "nina", "oscar")
 UIDS = {"root": 0, **{name: 20001 + index for index, name in enumerate(USERS)}}
 
 
