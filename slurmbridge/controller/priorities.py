@@ -61,6 +61,7 @@ class Priorities:
         self.usage.configure(conf)
         self.weights = Weights.of(conf.priority, self.accounting.tres)
         self.partitions, self.nodes = partitions, nodes
+        self.usage.partition_qos = {name: part.qos for name, part in partitions.items() if part.qos}
         tres_ids = self.accounting.tres
         self._billing = {name: parse_weights(part.tres_billing_weights, tres_ids) for name, part in partitions.items()}
         self._partition_index = {name: index for index, name in enumerate(partitions)}

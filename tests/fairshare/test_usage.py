@@ -95,6 +95,17 @@ def test_qos_with_nodecay_keeps_its_usage() -> None:
     assert association(made, "ml", "fsk").usage_raw < 120 * BILL
 
 
+def test_the_qos_of_a_partition_is_charged_too_but_not_twice() -> None:
+    made = cluster()
+    made.partitions["gpu"].qos = "gpuq"
+    made.reload(made.conf, made.partitions, made.nodes)
+    running(made, cases.NOW_S)
+    running(made, cases.NOW_S, qos="gpuq", number=2)
+    made.period(cases.NOW_S + 60)
+    assert made.accounting.qos["normal"].usage_raw == pytest.approx(60 * BILL)
+    assert made.accounting.qos["gpuq"].usage_raw == pytest.approx(120 * BILL)
+
+
 def test_tres_usage_is_kept_only_where_limits_are_enforced() -> None:
     made = cluster()
     made.conf.accounting_enforce = frozenset({"associations"})
