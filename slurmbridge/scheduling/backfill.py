@@ -5,18 +5,19 @@ nodes from its expected start for its time limit, so that no later job can take 
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slurmbridge.scheduling import pick, reservations
 from slurmbridge.scheduling.columns import FOREVER_S, NO_USER, BoolArray
-from slurmbridge.scheduling.demand import MANY, Demand, ask, node_bounds
+from slurmbridge.scheduling.demand import Demand, ask, node_bounds
 from slurmbridge.scheduling.eligible import partition_reasons
 from slurmbridge.scheduling.features import Feature
 from slurmbridge.scheduling.future import Future
 from slurmbridge.scheduling.mainpass import DEADLINE, LICENSES, finish, order
 from slurmbridge.scheduling.quota import Quotas
+from slurmbridge.scheduling.size import requested_tres
 from slurmbridge.scheduling.snapshot import BACKFILL, Expected, Plan, Snapshot, Start
 from slurmbridge.scheduling.state import PassState, begin
 from slurmbridge.scheduling.timeline import Timeline
@@ -87,7 +88,7 @@ class _Backfill:
         state, queue, settings = self.state, self.state.snapshot.queue, self.settings
         job_id, subject = int(queue.job_id[row]), int(queue.subject[row])
         if state.limits is not None and not settings.assoc_limit_stop:
-            word = state.limits.before_selection(subject)
+            word = state.limits.before_selection(subject, int(queue.time_limit_s[row]))
             if word:
                 state.set_limit_reason(row, word)
                 return True
@@ -138,11 +139,10 @@ class _Backfill:
                 return True
             outcome, counted = self._one(job, counted)
             if outcome == "started":
-                self.plan_starts += 1
-                if self.settings.bf_max_job_start and self.plan_starts >= self.settings.bf_max_job_start:
+                if self.settings.bf_max_job_start and len(self.plan.starts) >= self.settings.bf_max_job_start:
                     return False
                 counted = False
-                if self._running_tasks(job) >= tasks:
+                if state.all_begun(job.row):
                     state.ended.add(job.job_id)
                     return True
             elif outcome == "promised":
@@ -153,21 +153,17 @@ class _Backfill:
                 return True
         return True
 
-    plan_starts = 0
-
-    def _running_tasks(self, job: _Job) -> int:
-        return sum(1 for start in self.plan.starts if start.job_id == job.job_id)
-
     def _one(self, job: _Job, counted: bool) -> tuple[str, bool]:
         """Finds the earliest start: "started", "promised" or "" (neither). Second: whether the test was counted."""
         state, settings, columns = self.state, self.settings, self.state.snapshot.cluster
         shape = job.demand.shape
         partition = columns.partitions[job.partition]
-        subject = int(state.snapshot.queue.subject[job.row])
         if not self._licensed(job):
             return "", counted
-        limit_nodes = state.limits.max_nodes(subject) if state.limits is not None else MANY
+        limit_nodes, word = state.max_nodes(job.row)
         bounds = node_bounds(shape, partition, limit_nodes)
+        if limit_nodes < bounds[0]:
+            state.set_limit_reason(job.row, word)
         if bounds[1] < bounds[0]:
             return "", counted
         question = ask(columns, job.demand, partition, settings, bounds)
@@ -260,16 +256,16 @@ class _Backfill:
         subject = int(queue.subject[job.row])
         view = reservations.view(columns, state.snapshot.reservations, job.demand.shape.reservation, self.now_s,
                                  job.limit_s)
-        limit_nodes = state.limits.max_nodes(subject) if state.limits is not None else MANY
         outcome = pick.try_now(state, job.demand, columns.partitions[job.partition], job.uid, features=job.features,
-                               view=view, limit_nodes=limit_nodes, exclude=exclude)
+                               view=view, limit_nodes=state.max_nodes(job.row)[0], exclude=exclude)
         if outcome.possible:
             state.node_counts[job.row] = outcome.possible
         if outcome.code != pick.SUCCESS or outcome.selected is None:
             say_why(state, job.row, outcome, view)
             return outcome.code
         if state.limits is not None:
-            word = state.limits.after_selection(subject, outcome.selected.shares, job.limit_s, job.partition)
+            word = state.limits.after_selection(subject, outcome.selected.shares, job.limit_s, job.partition,
+                                                job.demand.shape.licenses)
             if word:
                 state.set_limit_reason(job.row, word)
                 return pick.POLICY
@@ -277,7 +273,6 @@ class _Backfill:
         start = Start(job.job_id, job.partition, outcome.selected.shares, plan.decided_by, limit_s)
         plan.starts.append(start)
         self.future.add(state.start(job.row, start))
-        self.quotas.count(job.row, job.uid, job.partition)
         return pick.SUCCESS
 
     def _longest_s(self, job: _Job, nodes: BoolArray) -> int:
@@ -290,10 +285,12 @@ class _Backfill:
         return max(job.limit_s, min(job.full_limit_s, (conflict_s - self.now_s) // 60 * 60))
 
     def _promise(self, job: _Job, answer: Answer, begin_s: int, end_s: int) -> str:
-        state = self.state
+        state, columns = self.state, self.state.snapshot.cluster
+        nodes = [columns.names[i] for i in np.flatnonzero(answer.selected.nodes)]
         if state.limits is not None and not self.settings.assoc_limit_stop:
-            word = state.limits.planned(int(state.snapshot.queue.subject[job.row]), job.demand.shape,
-                                        answer.selected.cpus, answer.selected.count, job.limit_s)
+            sized = replace(job.demand.shape, min_nodes=len(nodes), min_cpus=answer.selected.cpus)
+            word = state.limits.planned(int(state.snapshot.queue.subject[job.row]),
+                                        requested_tres(sized, columns, job.partition), nodes, job.limit_s, job.partition)
             if word:
                 state.set_limit_reason(job.row, word)
                 return ""

@@ -1,10 +1,11 @@
 """Association and QOS limits as jobs start one after another in a pass (resource_limits in slurm.conf terms).
 
 Two levels: subjects (association chain + QOS + user, shared by many jobs) and groups (one counter set per limited
-association or QOS). The controller keeps a ``LimitBook``; a pass works on ``book.working_copy()``.
+association or QOS). The controller keeps a ``LimitBook``; a pass adds what it starts in ``limit_pass.LimitPass``.
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -72,7 +73,10 @@ class Subject:
 
 @dataclass(slots=True)
 class LimitBook:
-    """All groups and subjects. Indices are stable for the life of the book."""
+    """All groups and subjects. Indices are stable for the life of the book. ``safe``: AccountingStorageEnforce=safe, a
+    job must be able to end within GrpTRESMins; ``billing``: billing units of TRES in a partition (a pure function)."""
 
     groups: list[Group] = field(default_factory=list)
     subjects: list[Subject] = field(default_factory=list)
+    safe: bool = False
+    billing: Callable[[Mapping[str, int], str], float] | None = None

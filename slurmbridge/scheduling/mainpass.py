@@ -137,7 +137,7 @@ class _Loop:
             outcome, view = self._try(row, shape, name, limit_s)
             if outcome.code != pick.SUCCESS or not self._begin(row, outcome, name, limit_s):
                 break
-            if int(queue.tasks[row]) <= self._started_tasks(row):
+            if state.all_begun(row):
                 return
         if outcome.code != pick.SUCCESS:
             self._waits(row, partition_number, outcome, view)
@@ -147,7 +147,7 @@ class _Loop:
         columns = state.snapshot.cluster
         demand = state.demands.of(shape)
         view = reservations.view(columns, state.snapshot.reservations, shape.reservation, state.snapshot.now_s, limit_s)
-        limit_nodes = state.limits.max_nodes(int(self.queue.subject[row])) if state.limits is not None else pick.MANY
+        limit_nodes = state.max_nodes(row)[0]
         key = (int(self.queue.shape[row]), int(self.queue.partition[row]))
         if key in self.refused:
             return Outcome(pick.NOT_AVAIL), view
@@ -170,28 +170,32 @@ class _Loop:
         assert outcome.selected is not None
         job_id = int(self.queue.job_id[row])
         if state.limits is not None:
-            word = state.limits.after_selection(int(self.queue.subject[row]), outcome.selected.shares, limit_s, name)
+            shape = self.queue.shapes[self.queue.shape[row]]
+            word = state.limits.after_selection(int(self.queue.subject[row]), outcome.selected.shares, limit_s, name,
+                                                shape.licenses)
             if word:
-                state.set_limit_reason(row, word)
+                self._limited(row, word)
                 return False
         start = Start(job_id, name, outcome.selected.shares, self.plan.decided_by, limit_s)
         self.plan.starts.append(start)
         state.start(row, start)
-        if int(self.queue.tasks[row]) <= self._started_tasks(row):
+        if state.all_begun(row):
             state.ended.add(job_id)
         return True
-
-    def _started_tasks(self, row: int) -> int:
-        job_id = int(self.queue.job_id[row])
-        return sum(1 for start in reversed(self.plan.starts) if start.job_id == job_id)
 
     def _limits_allow(self, row: int) -> bool:
         state = self.state
         assert state.limits is not None
-        word = state.limits.before_selection(int(self.queue.subject[row]))
+        word = state.limits.before_selection(int(self.queue.subject[row]), int(self.queue.time_limit_s[row]))
         if word:
-            state.set_limit_reason(row, word)
+            self._limited(row, word)
         return not word
+
+    def _limited(self, row: int, word: str) -> None:
+        """A limit holds the job back; with assoc_limit_stop it also closes the partition."""
+        self.state.set_limit_reason(row, word)
+        if self.settings.assoc_limit_stop:
+            self._block(row, int(self.queue.partition[row]))
 
     def _time_limit_s(self, row: int) -> int | None:
         """Time limit, shortened to a deadline; None: the deadline has passed."""
@@ -211,6 +215,9 @@ class _Loop:
         state, queue = self.state, self.queue
         shape = queue.shapes[queue.shape[row]]
         demand = state.demands.of(shape)
+        if outcome.code == pick.POLICY:
+            self._limited(row, state.max_nodes(row)[1])
+            return
         closes = outcome.code == pick.BUSY
         if outcome.code == pick.NEVER and shape.reservation is None and len(queue.rows(int(queue.job_id[row]))) == 1:
             state.set_reason(row, BAD)

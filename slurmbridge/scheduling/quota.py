@@ -18,18 +18,15 @@ class Quotas:
     def allows(self, row: int, uid: int, partition: str) -> bool:
         """Counts a test; False once a bound is passed."""
         settings, subject = self.settings, int(self.queue.subject[row])
-        for bound, seen, key in ((settings.bf_max_job_user, self._users, uid),
-                                 (settings.bf_max_job_part, self._partitions, partition),
-                                 (settings.bf_max_job_assoc, self._subjects, subject)):
-            if bound and seen[key] >= bound:  # type: ignore[index]
+        for bound, seen in ((settings.bf_max_job_user, self._users[uid]),
+                            (settings.bf_max_job_part, self._partitions[partition]),
+                            (settings.bf_max_job_assoc, self._subjects[subject])):
+            if bound and seen >= bound:
                 return False
         self._users[uid] += 1
         self._partitions[partition] += 1
         self._subjects[subject] += 1
         return True
-
-    def count(self, row: int, uid: int, partition: str) -> None:
-        """A started job counts as tested; nothing more is kept."""
 
     def may_reserve(self, partition: str) -> bool:
         bound = self.settings.bf_job_part_count_reserve

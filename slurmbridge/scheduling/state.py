@@ -1,13 +1,14 @@
 """The scratch state of one pass: what is free and which nodes may still be used, as jobs start one after another."""
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from slurmbridge.scheduling.columns import BoolArray, IntArray, RunningJob, Use, charge
-from slurmbridge.scheduling.demand import Demands
-from slurmbridge.scheduling.limits import LimitBook
+from slurmbridge.scheduling.demand import MANY, Demands
+from slurmbridge.scheduling.limit_pass import LimitPass
 from slurmbridge.scheduling.snapshot import REASON_INDEX, Snapshot, Start
 
 NONE, PRIORITY, RESOURCES, NOT_AVAIL = (REASON_INDEX[w] for w in ("None", "Priority", "Resources", "ReqNodeNotAvail"))
@@ -23,13 +24,14 @@ class PassState:
     running: dict[int, RunningJob]
     demands: Demands
     licenses_used: dict[str, int]
-    limits: LimitBook | None
+    limits: LimitPass | None
     reasons: IntArray
     descriptions: dict[int, str]
     limit_reasons: dict[int, str]
     touched: BoolArray
     node_counts: dict[int, int] = field(default_factory=dict)        # row -> nodes it would get (NumNodes)
     ended: set[int] = field(default_factory=set)                      # job ids that started or were held in this pass
+    begun: Counter[int] = field(default_factory=Counter)              # job id -> tasks started in this pass
 
     def set_reason(self, row: int, code: int, description: str = "") -> None:
         """The reason of a job, whatever row (partition) gave it."""
@@ -61,9 +63,19 @@ class PassState:
         for name, count in shape.licenses:
             self.licenses_used[name] = self.licenses_used.get(name, 0) + count
         self.running[self._key(start.job_id)] = job
+        self.begun[start.job_id] += 1
         if self.limits is not None:
             self.limits.job_begins(job)
         return job
+
+    def all_begun(self, row: int) -> bool:
+        """Whether the job (every task of an array) has started."""
+        queue = self.snapshot.queue
+        return self.begun[int(queue.job_id[row])] >= int(queue.tasks[row])
+
+    def max_nodes(self, row: int) -> tuple[int, str]:
+        """Most nodes that limits let the job have, and the limit's word."""
+        return self.limits.max_nodes(int(self.snapshot.queue.subject[row])) if self.limits is not None else (MANY, "")
 
     def _key(self, job_id: int) -> int:
         """Array tasks started in this pass have no number of their own yet."""
@@ -83,7 +95,7 @@ class PassState:
 
 def begin(snapshot: Snapshot) -> PassState:
     queue = snapshot.queue
-    limits = snapshot.limits.working_copy() if snapshot.limits is not None else None
+    limits = LimitPass(snapshot.limits, snapshot.cluster.running.values()) if snapshot.limits is not None else None
     return PassState(snapshot, snapshot.cluster.use.copy(), snapshot.cluster.available.copy(),
                      dict(snapshot.cluster.running), Demands(snapshot.cluster), dict(snapshot.licenses_used), limits,
                      queue.reason.copy(), {}, {}, np.zeros(len(queue.live), dtype=np.bool_))
