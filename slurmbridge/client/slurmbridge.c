@@ -179,125 +179,76 @@ static void add_json_list(struct bytes *b, const char *name, char **list)
 
 static void add_utf8(struct bytes *b, unsigned c)
 {
-	char s[4];
-	if (c >= 0xdc80 && c <= 0xdcff)         /* an escaped byte */
-		s[0] = (char)(c - 0xdc00), add(b, s, 1);
-	else if (c < 0x80)
-		s[0] = (char)c, add(b, s, 1);
-	else if (c < 0x800)
-		s[0] = (char)(0xc0 | c >> 6), s[1] = (char)(0x80 | (c & 63)), add(b, s, 2);
-	else if (c < 0x10000)
-		s[0] = (char)(0xe0 | c >> 12), s[1] = (char)(0x80 | (c >> 6 & 63)), s[2] = (char)(0x80 | (c & 63)), add(b, s, 3);
-	else
-		s[0] = (char)(0xf0 | c >> 18), s[1] = (char)(0x80 | (c >> 12 & 63)), s[2] = (char)(0x80 | (c >> 6 & 63)), s[3] = (char)(0x80 | (c & 63)), add(b, s, 4);
+	int more = c < 0x80 || (c >= 0xdc80 && c <= 0xdcff) ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+	static const unsigned first[] = {0, 0xc0, 0xe0, 0xf0};
+	char s[4] = {(char)(more ? first[more] | c >> 6 * more : c & 0xff)};    /* U+DC80 to U+DCFF stand for bytes */
+	for (int i = 1; i <= more; i++)
+		s[i] = (char)(0x80 | (c >> 6 * (more - i) & 63));
+	add(b, s, (size_t)more + 1);
 }
 
 static int hex4(const char *s)
 {
-	int value = 0;
-	for (int i = 0; i < 4; i++) {
-		if (!isxdigit((unsigned char)s[i]))
-			return -1;
-		value = value * 16 + (isdigit((unsigned char)s[i]) ? s[i] - '0' : (s[i] | 32) - 'a' + 10);
-	}
-	return value;
+	char digits[5] = "";
+	for (int i = 0; i < 4 && isxdigit((unsigned char)s[i]); i++)
+		digits[i] = s[i];
+	return strlen(digits) == 4 ? (int)strtol(digits, NULL, 16) : -1;
 }
 
-static const char *blanks(const char *s) { return s + strspn(s, " \t\r\n"); }
-
-/* The string that begins at s, which is behind its quote; *end is set behind the closing one. NULL: not a string. */
-static char *json_string(const char *s, const char **end)
+/* The string that begins behind its quote at *s, which is then set behind the closing one. */
+static char *json_string(const char **s)
 {
+	static const char names[] = "bfnrt", values[] = "\b\f\n\r\t";
 	struct bytes b = {0};
-	static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
 	add(&b, "", 0);
-	for (; *s && *s != '"'; s++) {
-		if (*s != '\\') {
-			add(&b, s, 1);
+	for (; **s && **s != '"'; ++*s) {
+		if (**s != '\\' || !(*s)[1]) {
+			add(&b, *s, 1);
 			continue;
 		}
-		const char *known = *++s ? strchr(names, *s) : NULL;
-		int c, low;
-		if (known) {
-			add(&b, values + (known - names), 1);
-		} else if (*s == 'u' && (c = hex4(s + 1)) >= 0) {
-			s += 4;
-			if (c >= 0xd800 && c < 0xdc00 && s[1] == '\\' && s[2] == 'u' && (low = hex4(s + 3)) >= 0xdc00 && low < 0xe000) {
+		const char *known = strchr(names, *++*s);
+		int c = **s == 'u' ? hex4(*s + 1) : -1, low;
+		if (c >= 0) {
+			*s += 4;
+			if (c >= 0xd800 && c < 0xdc00 && (*s)[1] == '\\' && (*s)[2] == 'u' && (low = hex4(*s + 3)) >= 0xdc00 && low < 0xe000) {
 				c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
-				s += 6;
+				*s += 6;
 			}
 			add_utf8(&b, (unsigned)c);
 		} else {
-			free(b.data);
-			return NULL;
+			add(&b, known ? values + (known - names) : *s, 1);
 		}
 	}
-	*end = *s ? s + 1 : s;
-	if (*s == '"')
-		return b.data;
-	free(b.data);
-	return NULL;
+	*s += **s == '"';
+	return b.data;
 }
 
-/* The place of a member's value in a JSON object without nested objects, NULL when it has none of that name. */
-static const char *json_member(const char *s, const char *name)
+/* What the member of that name of a JSON object holds, one string or a list of them, NULL-terminated. NULL: no such. */
+static char **json_strings(const char *s, const char *name)
 {
-	s = blanks(s);
-	if (*s++ != '{')
-		return NULL;
-	while (*(s = blanks(s)) == '"' || *s == ',') {
-		if (*s++ == ',')
-			continue;
-		char *key = json_string(s, &s);
-		if (!key || *(s = blanks(s)) != ':') {
-			free(key);
-			return NULL;
-		}
-		s = blanks(s + 1);
-		bool found = strcmp(key, name) == 0;
-		free(key);
-		if (found)
-			return s;
-		while (*s && *s != ',' && *s != '}') {          /* over the value */
-			if (*s == '"') {
-				free(json_string(s + 1, &s));
-			} else if (*s == '[') {
-				for (s++; *s && *s != ']';)
-					if (*s++ == '"')
-						free(json_string(s, &s));
-				s += *s != 0;
-			} else {
-				s++;
-			}
-		}
-	}
-	return NULL;
-}
-
-static char *json_text(const char *object, const char *name)
-{
-	const char *s = json_member(object, name);
-	return s && *s == '"' ? json_string(s + 1, &s) : NULL;
-}
-
-/* A list of strings, NULL-terminated; NULL where the object has none of that name. */
-static char **json_list(const char *object, const char *name)
-{
-	const char *s = json_member(object, name);
+	char **list = NULL;
 	size_t count = 0;
-	if (!s || *s++ != '[')
-		return NULL;
-	char **list = calloc(strlen(s) / 3 + 2, sizeof *list);
-	if (!list)
-		die("out of memory");
-	for (; *s && *s != ']'; s++)
-		if (*s == '"') {
-			char *text = json_string(s + 1, &s);
-			if (!text)
-				break;
-			list[count++] = text;
-			s--;
+	int depth = 0;
+	bool ours = false;
+	while (*s) {
+		char c = *s++;
+		depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+		if (c != '"' && !(c == '[' && ours))
+			continue;
+		char *text = c == '"' ? json_string(&s) : NULL;
+		if (text && depth == 1 && s[strspn(s, " \t\r\n")] == ':') {
+			ours = strcmp(text, name) == 0;
+			free(text);
+		} else if (ours) {
+			list = realloc(list, (count + 2) * sizeof *list);
+			if (!list)
+				die("out of memory");
+			list[count] = text;
+			list[count += text != NULL] = NULL;
+		} else {
+			free(text);
 		}
+	}
 	return list;
 }
 
@@ -318,12 +269,11 @@ static bool one_of(const char *word, const char *const *list)
 }
 
 /* srun's long options after which the next word is not their value */
-static const char *const SRUN_LONG_FLAGS[] = {
-	"consolidate-segments", "contiguous", "debugger-test", "disable-status", "exact", "help", "hold", "interactive",
-	"label", "multi-prog", "no-allocate", "overcommit", "oversubscribe", "preserve-env", "quiet", "quit-on-interrupt",
-	"reboot", "spread-job", "spread-segments", "stepmgr", "test-only", "unbuffered", "usage", "use-min-nodes", "verbose",
-	"version", "wait-for-children", "whole", "bcast", "compress", "exclusive", "external-launcher", "immediate",
-	"kill-on-bad-exit", "nice", "no-kill", "oom-kill-step", "overlap", "propagate", "pty", "resv-ports", "send-libs", "x11", NULL};
+static const char SRUN_LONG_FLAGS[] =
+	" consolidate-segments contiguous debugger-test disable-status exact help hold interactive label multi-prog no-allocate"
+	" overcommit oversubscribe preserve-env quiet quit-on-interrupt reboot spread-job spread-segments stepmgr test-only"
+	" unbuffered usage use-min-nodes verbose version wait-for-children whole bcast compress exclusive external-launcher"
+	" immediate kill-on-bad-exit nice no-kill oom-kill-step overlap propagate pty resv-ports send-libs x11";
 
 /* The value of srun's --jobid, which may stand anywhere before the program; "" without one. */
 static const char *srun_job(char **word)
@@ -334,13 +284,15 @@ static const char *srun_job(char **word)
 		if (w[1] == '-') {
 			size_t length = strcspn(w + 2, "=");
 			const char *value = w[2 + length] ? w + 3 + length : NULL;
-			bool is_job = length >= 4 && strncmp("jobid", w + 2, length) == 0, takes = true;
-			for (const char *const *flag = SRUN_LONG_FLAGS; *flag; flag++)
-				takes = takes && strncmp(*flag, w + 2, length) != 0;
-			if (!value && (is_job || takes))
+			bool is_job = length >= 4 && strncmp("jobid", w + 2, length) == 0;
+			struct bytes flag = {0};
+			add(&flag, " ", 1);
+			add(&flag, w + 2, length);
+			if (!value && (is_job || !strstr(SRUN_LONG_FLAGS, flag.data)))
 				value = word[1] ? *++word : "";
 			if (is_job)
 				found = value;
+			free(flag.data);
 			continue;
 		}
 		for (w++; *w && strchr("XHhlZOsEQuvV", *w); w++)
@@ -782,7 +734,7 @@ static bool obey(struct exchange *x, char kind, char *payload, size_t length)
 			watch(*number);
 		return true;
 	case 'C': {
-		char **argv = json_list(payload, "argv"), **env = json_list(payload, "env");
+		char **argv = json_strings(payload, "argv"), **env = json_strings(payload, "env");
 		if (!argv || !*argv || !env)
 			return false;
 		watch(SIGCHLD);
@@ -983,12 +935,12 @@ int main(int argc, char **argv)
 		close(x.fd);
 		free(x.in.data);
 		free(x.out.data);
-		char *new_address = json_text(x.go, "address"), *new_credential = json_text(x.go, "credential");
-		char **new_argv = json_list(x.go, "argv"), **new_env = json_list(x.go, "env");
+		char **new_address = json_strings(x.go, "address"), **new_credential = json_strings(x.go, "credential");
+		char **new_argv = json_strings(x.go, "argv"), **new_env = json_strings(x.go, "env");
 		if (!new_address)
 			return unreachable(argv, LOST);
-		address = new_address;
-		credential = new_credential ? new_credential : "";
+		address = *new_address;
+		credential = new_credential ? *new_credential : "";
 		argv = new_argv ? new_argv : argv;
 		env = new_env ? new_env : env;
 	}

@@ -186,5 +186,5 @@ def test_a_call_imports_nothing_but_the_clients_own_and_quick_modules(serve):
 
 def test_both_clients_know_the_same_options_of_srun():
     source = (install.HERE / "slurmbridge.c").read_text()
-    block = source.split("SRUN_LONG_FLAGS[] = {")[1].split("NULL}")[0]
-    assert [word.strip().strip('"') for word in block.split(",") if word.strip()] == list(launcher.SRUN_LONG_FLAGS)
+    block = source.split("SRUN_LONG_FLAGS[] =")[1].split(";")[0]
+    assert block.replace('"', " ").split() == list(launcher.SRUN_LONG_FLAGS)
