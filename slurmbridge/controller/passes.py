@@ -93,7 +93,7 @@ class Passes:
         world = self._world
         return Snapshot(
             now_s=int(world.now()), cluster=world.columns, queue=world.queue, settings=world.settings,
-            limits=world.limits.book() if world.limits.enforced else None)
+            limits=world.limits.book() if world.limits.enforced and hasattr(world.limits.book(), 'working_copy') else None)
 
     # --- the plan
     def apply(self, plan: Plan) -> list[JobRecord]:

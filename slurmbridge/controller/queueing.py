@@ -293,6 +293,10 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
         return None
     error: SlurmError | None = None
     for name in job.partition.split(","):
+        if world.partitions[name].state == "DOWN":
+            if job.reason == "None":
+                job.reason = "PartitionDown"
+            return None
         answer = _admission(world, job, name)
         if isinstance(answer, scheduler.Admission):
             word = REASONS[answer.reason]

@@ -162,7 +162,8 @@ class Submission:
         if request.max_nodes == 0:
             raise SlurmError(errors.ESLURM_INVALID_NODE_COUNT)
         partitions = self._partitions(request)
-        user_name = request.user_name or _user_name(request.uid)
+        user_name = caller.user_name if request.uid == caller.uid else _user_name(request.uid)
+        group_name = caller.group_name if request.gid == caller.gid else _group_name(request.gid)
         association = self._directory.association(user_name, request.account, partitions[0].name)
         if association is not None:
             account = association.account
@@ -175,11 +176,12 @@ class Submission:
             raise SlurmError(errors.ESLURM_PREEMPTION_REQUIRED)
         if request.licenses and request.licenses not in ("", "(null)"):
             raise SlurmError(errors.ESLURM_INVALID_LICENSES)
-        request = replace(request, partitions=tuple(partition.name for partition in partitions),
+        request = replace(request, user_name=user_name, group_name=group_name,
+                          partitions=tuple(partition.name for partition in partitions),
                           node_list=_unique_hosts(request.node_list), exclude=request.exclude)
         job = JobRecord(
             job_id, request, array_job_id=job_id if bitmap else 0, array_pending=bitmap or None,
-            array_max_running=throttle, user_name=user_name, group_name=request.group_name or _group_name(request.gid),
+            array_max_running=throttle, user_name=user_name, group_name=group_name,
             uid=request.uid, gid=request.gid, name=request.name or "", account=account,
             assoc_id=association.id if association is not None else 0,
             partition=",".join(request.partitions), qos=qos, wckey=request.wckey or "", nice=request.nice or 0,
@@ -288,7 +290,7 @@ class Submission:
                     partition.max_time_min is not None and request.time_limit_min > partition.max_time_min):
                 return errors.ESLURM_INVALID_TIME_LIMIT
         if world.conf.enforce_part_limits != "NO":
-            if not in_allowed_group(partition, request.uid, request.user_name):
+            if not in_allowed_group(partition, request.uid):
                 return errors.ESLURM_JOB_MISSING_REQUIRED_PARTITION_GROUP
             refused = refused_by_partition(partition, account, qos, world.accounting, world.conf)
             if refused is not None:
@@ -395,7 +397,7 @@ def checked_dependencies(world: World, job: JobRecord, text: str) -> dependencie
     return given
 
 
-def in_allowed_group(partition: PartitionRecord, uid: int, user_name: str) -> bool:
+def in_allowed_group(partition: PartitionRecord, uid: int) -> bool:
     """AllowGroups; root always passes."""
     if partition.allow_groups is None or uid == 0:
         return True
