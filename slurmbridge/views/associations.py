@@ -6,6 +6,7 @@ All functions are pure; a :class:`Tree` is good for one state of the data (its `
 """
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -44,7 +45,9 @@ class Tree:
     def add(self, record: AssociationRecord) -> None:
         """A record that is new to the data."""
         self._index(record)
-        self.children[record.parent_id].sort(key=_sibling_order)
+        siblings = self.children[record.parent_id]
+        siblings.pop()
+        insort(siblings, record, key=_sibling_order)
 
     def find(self, account: str, user: str = "", partition: str = "") -> AssociationRecord | None:
         return self.by_key.get((account, user, partition))

@@ -56,7 +56,8 @@ class Draft:
         self.original = original
         self.data = replace(
             original, associations=dict(original.associations), qos=dict(original.qos),
-            accounts=dict(original.accounts), users=dict(original.users), tres=dict(original.tres), wckeys=dict(original.wckeys))
+            accounts=dict(original.accounts), users=dict(original.users), tres=dict(original.tres),
+            wckeys=dict(original.wckeys))
         self.now_s = now_s
         self.used = used
         self.associations: set[int] = set()
@@ -162,8 +163,8 @@ class Draft:
         name = operation["name"]
         top = self.tree.find(name)
         if top is not None:
-            for record in list(self.tree.in_order(top)):
-                self._drop_association(record.id)
+            for below in list(self.tree.in_order(top)):
+                self._drop_association(below.id)
         record = self._account(name)
         for user in record.coordinators:
             self._drop_coordinator(name, user)
@@ -196,8 +197,8 @@ class Draft:
                 self._tree = None
         for coordinated in record.coordinator_of:
             if coordinated in self.data.accounts:
-                changed = self._account(coordinated)
-                changed.coordinators = tuple(new if user == old else user for user in changed.coordinators)
+                account = self._account(coordinated)
+                account.coordinators = tuple(new if user == old else user for user in account.coordinators)
         for number_of, (name, user) in list(self.data.wckeys.items()):
             if user == old:
                 self.data.wckeys[number_of] = (name, new)
