@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from slurmbridge.commands.common import array_tasks_text, group_name, user_name
-from slurmbridge.slurm import array, states, tres
+from slurmbridge.slurm import array, memory, states, tres
 from slurmbridge.slurm.durations import format_minutes, format_seconds
 from slurmbridge.slurm.hostlist import compress
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN, JobRequest
@@ -238,7 +238,7 @@ class JobLines:
     def _needs(self) -> Iterator[str]:
         job, request = self.job, self.request
         if request.mem_per_tres:
-            kind, memory_mb = "TRES", job.mem_per_cpu_mb or job.mem_per_node_mb or 0
+            kind, memory_mb = "TRES", first_amount(request.mem_per_tres)
         elif job.mem_per_cpu_mb is not None:
             kind, memory_mb = "CPU", job.mem_per_cpu_mb
         else:
@@ -316,6 +316,12 @@ class JobLines:
 
 def _star(value: int | None) -> str:
     return "*" if value is None else str(value)
+
+
+def first_amount(mem_per_tres: str) -> int:
+    """MB of the first entry of ``gres/gpu:4096,…``."""
+    count = mem_per_tres.split(",")[0].rpartition(":")[2].rpartition("=")[2]
+    return memory.parse_mb(count) or 0
 
 
 def gres_detail(share: NodeAllocation) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 _PAIR = re.compile(r'[ \t\r\n\v\f]*([A-Za-z0-9_.]+)[ \t\r\n\v\f]*([-*+/]?)=[ \t\r\n\v\f]*'
                    r'(?:"([^"]*)"|([^ \t\r\n\v\f]+))(?:[ \t\r\n\v\f]|$)')
-_COMMENT = re.compile(r"(?:[^\\#]|\\.)*", re.S)
+_UNCOMMENTED = re.compile(r"(?:[^\\#]|\\.|\\\Z)*", re.S)
 _INCLUDE = re.compile(r"include[ \t]+([^ \t\r\n]+)(.*)\Z", re.I | re.S)
 _BLANK = " \t\r\n\v\f"
 
@@ -59,7 +59,7 @@ def logical_lines(text: str) -> list[tuple[int, str]]:
     result: list[tuple[int, str]] = []
     start, joined = 0, ""
     for number, raw in enumerate(text.split("\n"), 1):
-        match = _COMMENT.match(raw)
+        match = _UNCOMMENTED.match(raw)
         line = match[0] if match else raw
         start = start or number
         bare = line.rstrip(_BLANK)
