@@ -134,6 +134,12 @@ def test_rows_by_falling_tier_and_priority_by_the_first_given() -> None:
     assert one.priority == one.partition_priorities["batch"]
 
 
+def test_size_counts_the_nodes_asked_for_not_those_it_will_need() -> None:
+    made = cluster()
+    asked, needs = job(1), job(2, min_nodes=3)
+    assert made.initial(asked, cases.NOW_S) == made.initial(needs, cases.NOW_S)
+
+
 def test_priorities_stay_between_one_and_32_bits() -> None:
     made = cluster()
     assert made.initial(job(1, nice=10**9), cases.NOW_S) == 1
