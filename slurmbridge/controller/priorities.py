@@ -127,8 +127,9 @@ class Priorities:
             job_id=job.job_id, association_id=self._association_id(job),
             partitions=[self._partition_index[name] for name in by_tier], leading=by_tier.index(known[0]),
             qos=self._qos_index.get(job.qos, -1), accrue_s=int(job.accrue_s or 0), cpus=job.num_cpus,
-            min_nodes=job.tres_req.get("node", job.min_nodes), time_limit_min=NO_TIME_LIMIT_MIN if limit is None else limit, nice=job.nice,
-            site=job.site_factor, tres=[tres.get(name, 0) for name in self.weights.tres]))
+            min_nodes=job.tres_req.get("node", job.min_nodes),
+            time_limit_min=NO_TIME_LIMIT_MIN if limit is None else limit, nice=job.nice, site=job.site_factor,
+            tres=[tres.get(name, 0) for name in self.weights.tres]))
 
     def forget(self, job_id: int) -> None:
         """The job is not pending any more, or gone."""
