@@ -1,7 +1,7 @@
 """The backfill pass: every job, by order, gets the earliest start that delays none before it.
 
-The semantics of sched/backfill: a job that fits now on nodes not promised to others starts; one that does not is promised
-nodes from its expected start for its time limit, so that no later job can take them.
+The semantics of sched/backfill: a job that fits now on nodes not promised to others starts; one that does not is
+promised nodes from its expected start for its time limit, so that no later job can take them.
 """
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from slurmbridge.scheduling.demand import Demand, ask, node_bounds
 from slurmbridge.scheduling.eligible import partition_reasons
 from slurmbridge.scheduling.features import Feature
 from slurmbridge.scheduling.future import Future
-from slurmbridge.scheduling.mainpass import DEADLINE, LICENSES, finish, order
+from slurmbridge.scheduling.mainpass import finish, order
 from slurmbridge.scheduling.quota import Quotas
 from slurmbridge.scheduling.size import requested_tres
 from slurmbridge.scheduling.snapshot import BACKFILL, Expected, Plan, Snapshot, Start
 from slurmbridge.scheduling.state import PassState, begin
 from slurmbridge.scheduling.timeline import Timeline
-from slurmbridge.scheduling.waits import say_why
+from slurmbridge.scheduling.waits import DEADLINE, LICENSES, say_why
 from slurmbridge.scheduling.willrun import YEAR_S, Answer, Window, with_features
 
 
@@ -134,7 +134,7 @@ class _Backfill:
         tasks = int(queue.tasks[job.row])
         promised = 0
         counted = False
-        for _ in range(tasks):
+        for _ in range(tasks - state.begun[job.job_id]):
             if not self.quotas.allows(job.row, job.uid, job.partition):
                 return True
             outcome, counted = self._one(job, counted)
@@ -289,8 +289,9 @@ class _Backfill:
         nodes = [columns.names[i] for i in np.flatnonzero(answer.selected.nodes)]
         if state.limits is not None and not self.settings.assoc_limit_stop:
             sized = replace(job.demand.shape, min_nodes=len(nodes), min_cpus=answer.selected.cpus)
-            word = state.limits.planned(int(state.snapshot.queue.subject[job.row]),
-                                        requested_tres(sized, columns, job.partition), nodes, job.limit_s, job.partition)
+            tres = requested_tres(sized, columns, job.partition)
+            word = state.limits.planned(int(state.snapshot.queue.subject[job.row]), tres, nodes, job.limit_s,
+                                        job.partition)
             if word:
                 state.set_limit_reason(job.row, word)
                 return ""

@@ -113,10 +113,10 @@ class GresKind:
 class Counts:
     """How much is free or held, over nodes: enough to decide whether a job fits.
 
-    ``socket_free``: (nodes, most sockets) free cores; ``gres_free``: per kind; ``jobs``: running jobs; ``whole``: given to
-    one job; ``owner``: uid whose --exclusive=user jobs (``owner_jobs`` many) hold the node, or NO_USER; ``alone``: a job
-    of an OverSubscribe=EXCLUSIVE partition runs there; ``limited``: cores taken per socket by jobs of partitions that have
-    MaxCPUsPerNode or MaxCPUsPerSocket."""
+    ``socket_free``: (nodes, most sockets) free cores; ``gres_free``: per kind; ``jobs``: running jobs; ``whole``: given
+    to one job; ``owner``: uid whose --exclusive=user jobs (``owner_jobs`` many) hold the node, or NO_USER; ``alone``: a
+    job of an OverSubscribe=EXCLUSIVE partition runs there; ``limited``: cores taken per socket by jobs of partitions
+    that have MaxCPUsPerNode or MaxCPUsPerSocket."""
 
     socket_free: IntArray
     mem_alloc_mb: IntArray
@@ -145,8 +145,8 @@ class Use(Counts):
 
     def copy(self) -> Use:
         c = self.counts()
-        return Use(c.socket_free, c.mem_alloc_mb, c.gres_free, c.jobs, c.whole, c.owner, c.owner_jobs, c.alone, c.limited,
-                   self.core_busy.copy(), [g.copy() for g in self.gres_busy])
+        return Use(c.socket_free, c.mem_alloc_mb, c.gres_free, c.jobs, c.whole, c.owner, c.owner_jobs, c.alone,
+                   c.limited, self.core_busy.copy(), [g.copy() for g in self.gres_busy])
 
 
 class ClusterColumns:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from slurmbridge.scheduling import features as feature_grammar
-from slurmbridge.scheduling.columns import BoolArray, ClusterColumns, IntArray, Partition
+from slurmbridge.scheduling.columns import BoolArray, ClusterColumns, Partition
 from slurmbridge.scheduling.features import Feature
 from slurmbridge.scheduling.shape import GresRequest, Shape
 from slurmbridge.scheduling.snapshot import SchedulerSettings
@@ -38,7 +38,8 @@ class GresDemand:
 
 @dataclass(slots=True)
 class Demand:
-    """A shape on a cluster. ``required``: nodes that must be in (None: none named); ``allowed``: nodes left by -w, -x."""
+    """A shape on a cluster. ``required``: nodes that must be in (None: none named);
+    ``allowed``: nodes left by -w, -x."""
 
     shape: Shape
     features: tuple[Feature, ...]
@@ -81,8 +82,8 @@ def resolve(columns: ClusterColumns, shape: Shape) -> Demand:
                                      if kind.name == r.name and r.type in (None, kind.type))) for r in shape.gres)
     sockets = shape.sockets_per_node or 1
     per_node, per_job = _gres_cpus(shape, sockets)
-    return Demand(shape, feature_grammar.parse(shape.constraint), feature_grammar.parse(shape.prefer), required, allowed,
-                  gres, shape.whole_node == "exclusive", shape.whole_node == "user", per_node, per_job)
+    return Demand(shape, feature_grammar.parse(shape.constraint), feature_grammar.parse(shape.prefer), required,
+                  allowed, gres, shape.whole_node == "exclusive", shape.whole_node == "user", per_node, per_job)
 
 
 def _named_nodes(columns: ClusterColumns, shape: Shape) -> tuple[BoolArray | None, BoolArray]:
@@ -162,7 +163,3 @@ def ask(columns: ClusterColumns, demand: Demand, partition: Partition, settings:
     return Question(columns, demand, partition, settings, *bounds, whole=whole, share=not whole,
                     required=demand.required, min_cpus=demand.shape.min_cpus, job_min_nodes=demand.shape.min_nodes,
                     num_tasks=demand.shape.num_tasks, features=demand.features)
-
-
-def indices(mask: BoolArray) -> IntArray:
-    return np.flatnonzero(mask)

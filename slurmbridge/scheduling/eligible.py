@@ -36,7 +36,8 @@ def partition_reasons(state: PassState, *, min_time: bool) -> IntArray:
     changes = (verdicts != shown) & ((verdicts != NONE) | np.isin(shown, PARTITION_REASONS))
     state.reasons[rows[changes]] = verdicts[changes]
     state.touched[rows[changes]] = True
-    return rows[verdicts == NONE]
+    testable: IntArray = rows[verdicts == NONE]
+    return testable
 
 
 def _shape_reason(state: PassState, columns: ClusterColumns, partition: int, shape: int) -> int:

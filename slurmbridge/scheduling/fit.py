@@ -15,7 +15,8 @@ from slurmbridge.scheduling.demand import MANY, GresDemand, Question
 
 @dataclass(slots=True)
 class GresFit:
-    """Devices of one request, per candidate: ``total`` usable now, ``most`` the job may take on a node (0: no bound)."""
+    """Devices of one request, per candidate: ``total`` usable now, ``most`` the job may take on a node
+    (0: no bound)."""
 
     demand: GresDemand
     total: IntArray
@@ -88,7 +89,8 @@ def _unit(question: Question, tpc: IntArray, width: IntArray, usable: IntArray) 
         unit = width * tpc
     else:
         unit = tpc if question.settings.select_unit == "core" else np.ones_like(tpc)
-    return np.minimum(unit, usable)
+    lower: IntArray = np.minimum(unit, usable)
+    return lower
 
 
 def _partition_limits(question: Question, use: Counts, nodes: IntArray, free: IntArray, tpc: IntArray, width: IntArray,

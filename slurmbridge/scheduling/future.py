@@ -1,7 +1,7 @@
 """What will be free when: the counts of the cluster after the jobs that end by some time are gone.
 
-Built once per backfill pass from the running jobs and kept up to date as the pass starts jobs. Counts of a time are made
-from sums over all shares and remembered, and so is what each node could then offer to a shape.
+Built once per backfill pass from the running jobs and kept up to date as the pass starts jobs. Counts of a time are
+made from sums over all shares and remembered, and so is what each node could then offer to a shape.
 """
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray, ClusterColumns, Counts, IntArray, RunningJob, cores_per_socket, count_job
+from slurmbridge.scheduling.columns import (
+    BoolArray,
+    ClusterColumns,
+    Counts,
+    IntArray,
+    RunningJob,
+    cores_per_socket,
+    count_job,
+)
 from slurmbridge.scheduling.demand import Question
 from slurmbridge.scheduling.fit import Fit, fit
 from slurmbridge.scheduling.select import shareable
@@ -24,7 +32,7 @@ class _Entry:
 
     counts: Counts
     seen: int
-    fits: dict[tuple[object, ...], tuple[int, BoolArray | None, Fit | None]] = field(default_factory=dict)
+    fits: dict[tuple[object, ...], tuple[int, BoolArray, Fit]] = field(default_factory=dict)
 
 
 class Future:
@@ -87,7 +95,6 @@ class Future:
             made = fit(question, entry.counts, np.flatnonzero(open_nodes), ever=False)
             known = entry.fits[key] = (len(self.starts), open_nodes, made)
         _, open_nodes, made = known
-        assert open_nodes is not None and made is not None
         if question.required is not None and (question.required & ~(open_nodes & nodes)).any():
             return None
         return made.subset(np.flatnonzero(nodes[made.nodes]))

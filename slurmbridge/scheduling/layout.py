@@ -16,7 +16,7 @@ from slurmbridge.scheduling.fit import Fit
 
 def task_count(question: Question, nodes: int, total_cpus: int) -> int:
     """Tasks that the allocation is laid out for."""
-    shape, demand = question.shape, question.demand
+    shape = question.shape
     ncpus = nodes * max(1, shape.ntasks_per_node)
     ncpus = max(ncpus, question.min_cpus, nodes * shape.min_cpus_per_node, _gres_cpus(question, nodes),
                 _gres_tasks(question, nodes))
@@ -24,7 +24,6 @@ def task_count(question: Question, nodes: int, total_cpus: int) -> int:
         ncpus = min(total_cpus, question.num_tasks)
     if shape.ntasks_per_node:
         return shape.ntasks_per_node * nodes
-    del demand
     return max(1, question.num_tasks or ncpus // shape.cpus_per_task)
 
 

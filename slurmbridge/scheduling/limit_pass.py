@@ -1,7 +1,7 @@
 """Limits during one pass: what the controller's LimitBook says, plus what this pass has started.
 
-The order of the checks is slurmctld's (acct_policy): the partition's QOS before the job's (OverPartQOS turns this round)
-before the associations from the user up; a limit set nearer masks the same limit set further away.
+The order of the checks is slurmctld's (acct_policy): the partition's QOS before the job's (OverPartQOS turns this
+round) before the associations from the user up; a limit set nearer masks the same limit set further away.
 """
 from __future__ import annotations
 

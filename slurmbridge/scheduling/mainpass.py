@@ -8,14 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from slurmbridge.scheduling import pick, reservations
-from slurmbridge.scheduling.columns import FOREVER_S, IntArray
+from slurmbridge.scheduling.columns import FOREVER_S, BoolArray, IntArray
 from slurmbridge.scheduling.eligible import partition_reasons
 from slurmbridge.scheduling.pick import Outcome
 from slurmbridge.scheduling.reservations import ReservationView
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import MAIN, REASONS, Plan, Snapshot, Start
 from slurmbridge.scheduling.state import NONE, NOT_AVAIL, PRIORITY, RESOURCES, PassState, begin
-from slurmbridge.scheduling.waits import BAD, DEADLINE, LICENSES, WAITS_FOR_NODES, say_why
+from slurmbridge.scheduling.waits import BAD, DEADLINE, WAITS_FOR_NODES, say_why
 
 
 def order(snapshot: Snapshot, rows: IntArray) -> IntArray:
@@ -23,8 +23,8 @@ def order(snapshot: Snapshot, rows: IntArray) -> IntArray:
     queue = snapshot.queue
     reserved = np.array([shape.reservation is None for shape in queue.shapes], dtype=np.bool_)
     in_order = np.arange(len(rows))
-    return rows[np.lexsort((in_order, queue.job_id[rows], queue.submit_s[rows], -queue.priority[rows], -queue.tier[rows],
-                            reserved[queue.shape[rows]], -queue.preempt_rank[rows]))]
+    return rows[np.lexsort((in_order, queue.job_id[rows], queue.submit_s[rows], -queue.priority[rows],
+                            -queue.tier[rows], reserved[queue.shape[rows]], -queue.preempt_rank[rows]))]
 
 
 def main_pass(snapshot: Snapshot) -> Plan:
@@ -59,7 +59,7 @@ class _Loop:
         self.blocked: set[int] = set()        # partition numbers of the queue
         self.blocked_reservations: set[str] = set()
         self.tested_per_partition: dict[int, int] = {}
-        self.refused: set[tuple[int, int]] = set()                  # (shape, partition) that found its nodes not available
+        self.refused: set[tuple[int, int]] = set()      # (shape, partition) that found its nodes not available
 
     def run(self, rows: IntArray) -> None:
         queue = self.queue
@@ -83,22 +83,19 @@ class _Loop:
             self.plan.tested += 1
             self._consider(row, partition)
 
-    def _skip_partition(self, rows: IntArray, partition: int, reserved: np.ndarray) -> IntArray:  # type: ignore[type-arg]
+    def _skip_partition(self, rows: IntArray, partition: int, reserved: BoolArray) -> IntArray:
         """Of a blocked partition's rows: what showed nothing or Resources shows Priority, other reasons stay."""
         queue, state = self.queue, self.state
         mine = (queue.partition[rows] == partition) & ~reserved[queue.shape[rows]]
         skipped = rows[mine]
         shown = state.reasons[skipped]
-        for row in skipped[(shown == RESOURCES) | (shown == NONE)].tolist() if state.limit_reasons else ():
-            if row not in state.limit_reasons:
-                state.set_reason(row, PRIORITY)
-        if not state.limit_reasons:
-            change = skipped[(shown == RESOURCES) | (shown == NONE)]
-            state.reasons[change] = PRIORITY
-            state.touched[change] = True
-            for row in change.tolist() if state.descriptions else ():
-                state.descriptions.pop(row, None)
-        return rows[~mine]
+        change = skipped[(shown == RESOURCES) | (shown == NONE)]
+        state.reasons[change] = PRIORITY
+        state.touched[change] = True
+        for row in change.tolist() if state.descriptions else ():
+            state.descriptions.pop(row, None)
+        rest: IntArray = rows[~mine]
+        return rest
 
     def _too_deep(self, partition: int, row: int) -> bool:
         depth = self.settings.partition_job_depth
@@ -205,7 +202,8 @@ class _Loop:
         if not deadline_s:
             return limit_s
         left_s = (deadline_s - self.state.snapshot.now_s) // 60 * 60
-        if left_s < (int(queue.time_min_s[row]) or min(limit_s, FOREVER_S)) and (queue.time_min_s[row] or limit_s < FOREVER_S):
+        least_s = int(queue.time_min_s[row]) or limit_s
+        if left_s < least_s < FOREVER_S:
             self.state.set_reason(row, DEADLINE)
             return None
         return min(limit_s, left_s)
@@ -245,5 +243,3 @@ class _Loop:
         self.blocked.add(partition)
         state.available &= ~state.snapshot.cluster.partition_nodes[queue.partitions[partition]]
 
-
-__all__ = ["DEADLINE", "LICENSES", "finish", "main_pass", "order", "run"]

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import IntArray
+from slurmbridge.scheduling.columns import BoolArray, IntArray
 from slurmbridge.scheduling.demand import MANY, Question
 from slurmbridge.scheduling.fit import Fit, GresFit
 
 
 @dataclass(slots=True)
 class Offer:
-    """Per position: CPUs, the least CPUs its devices need, the most tasks, cores asked for (0: all), devices per request."""
+    """Per position: CPUs, the least CPUs its devices need, the most tasks, cores asked for (0: all),
+    devices per request."""
 
     cpus: IntArray
     least_cpus: IntArray
@@ -106,8 +107,8 @@ def _offer_gres(question: Question, fit: Fit, at: IntArray, rem_nodes: int, so_f
         if each:
             given = each * count
             short = (given < least * shape.cpus_per_task) | (given < shape.min_cpus_per_node)
-            out.tasks = np.where(out.tasks > 0, np.where(short, least, np.minimum(out.tasks, given // shape.cpus_per_task)),
-                                 0)
+            fewer = np.minimum(out.tasks, given // shape.cpus_per_task)
+            out.tasks = np.where(out.tasks > 0, np.where(short, least, fewer), 0)
         count = _tasks_per_device(r.per_task, r.per_node, r.ntasks_per_gres, count, out)
         least[:] = least // increment * increment
         out.tasks = out.tasks // increment * increment
@@ -192,7 +193,7 @@ def _tasks_per_device(per_task: int, per_node: int, per_gres: int, count: IntArr
 
 
 def _cores_needed(question: Question, least: IntArray, threads: IntArray, cores: IntArray, out: Offer,
-                  limited: IntArray) -> IntArray:
+                  limited: BoolArray) -> IntArray:
     """Cores for the most tasks that fit; lowers ``out.tasks`` to them."""
     shape = question.shape
     each = np.full_like(threads, shape.cpus_per_task)

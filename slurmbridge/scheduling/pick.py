@@ -109,10 +109,12 @@ class _Search:
     def open_nodes(self, question: Question) -> BoolArray:
         """Nodes that no exclusive job or other owner holds."""
         use = self.state.use
-        usable = ~use.whole
+        usable: BoolArray = ~use.whole
         if question.demand.whole_user or question.partition.exclusive_user:
-            return usable & ~self.state.other_users(self.uid)
-        return usable & ((use.owner == NO_USER) | (use.owner == self.uid))
+            usable &= ~self.state.other_users(self.uid)
+            return usable
+        usable &= (use.owner == NO_USER) | (use.owner == self.uid)
+        return usable
 
     def best(self, question: Question, sets: list[BoolArray]) -> Outcome:
         """The first alternative that can run now, or why none can."""
@@ -143,7 +145,7 @@ class _Search:
             found = can_now(question, tried, state.use, with_shares=not self.test_only)
             if found is not None and found.count <= question.max_nodes:
                 return Outcome(SUCCESS, found, found.count)
-            if ever and runnable or int(total.sum()) < question.min_nodes:
+            if (ever and runnable) or int(total.sum()) < question.min_nodes:
                 continue
             if not runnable and int(usable.sum()) >= question.min_nodes:
                 there = could_ever(question, total & available, state.use)

@@ -122,7 +122,7 @@ class QueueColumns:
             self.tasks[at] = tasks
 
     def apply_reasons(self, rows: IntArray, codes: IntArray) -> None:
-        """Keeps what a plan says about waiting jobs (``Plan.reason_rows``, ``reason_codes``): the next pass builds on it."""
+        """Keeps a plan's ``reason_rows`` and ``reason_codes``: the next pass builds on what jobs show."""
         self.reason[rows] = codes
 
     def _write(self, at: int, row: QueueRow) -> None:

@@ -50,7 +50,8 @@ def consecutive(walk: Walk, mask: BoolArray, needed: IntArray) -> bool:
     return walk.finished()
 
 
-def _sets(walk: Walk, at: IntArray, is_needed: BoolArray, cpus: IntArray, given: Offer, where: IntArray) -> list[NodeSet]:
+def _sets(walk: Walk, at: IntArray, is_needed: BoolArray, cpus: IntArray, given: Offer,
+          where: IntArray) -> list[NodeSet]:
     """Runs of adjacent node numbers and equal weight (--contiguous: whatever the weight). Required nodes join a run
     but are not counted in it: they are taken already."""
     out = []
@@ -157,7 +158,8 @@ def _single(walk: Walk, at: IntArray, cpus: IntArray, given: Offer, where: IntAr
     """The smallest node of the set that alone provides all that is missing."""
     enough = cpus[at] >= walk.rem_cpus
     if walk.per_job:
-        enough &= np.array([walk.sufficient_gres([int(d[where[p]]) for d in given.devices]) for p in at], dtype=np.bool_)
+        enough &= np.array([walk.sufficient_gres([int(d[where[p]]) for d in given.devices]) for p in at],
+                           dtype=np.bool_)
     if not enough.any():
         return None
     fitting = at[enough]

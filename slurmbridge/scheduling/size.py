@@ -5,9 +5,11 @@ of the client (which guesses tasks from nodes) followed by those of slurmctld (w
 """
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from slurmbridge.scheduling.columns import ClusterColumns, NodeShare, Partition
 from slurmbridge.scheduling.shape import GresRequest, Shape
@@ -116,7 +118,8 @@ def _cpus(request: JobRequest, num_tasks: int, cpt: int) -> int:
     return num_tasks * cpt if num_tasks > cpus else cpus
 
 
-_GRES = re.compile(r"(?:gres[/:])?(?P<name>[A-Za-z_][\w.-]*?)(?::(?P<type>[A-Za-z_][\w.-]*))?(?:[:=](?P<count>-?\d+)(?P<unit>[kKmMgGtT]?))?$")
+_GRES = re.compile(r"(?:gres[/:])?(?P<name>[A-Za-z_][\w.-]*?)(?::(?P<type>[A-Za-z_][\w.-]*))?"
+                   r"(?:[:=](?P<count>-?\d+)(?P<unit>[kKmMgGtT]?))?$")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -146,8 +149,13 @@ def parse_gres(request: JobRequest) -> tuple[GresRequest, ...]:
     for field, text in sources:
         for name, kind, count in _gres_items(text):
             record = records.get((name, kind), GresRequest(name, kind, ntasks_per_gres=per_gres))
-            records[name, kind] = replace(record, **{field: count})
+            records[name, kind] = _set(record, field, count)
     return tuple(r for r in _merged(list(records.values())) if _asks(r))
+
+
+def _set(record: GresRequest, field: str, count: int) -> GresRequest:
+    changes: dict[str, Any] = {field: count}
+    return replace(record, **changes)
 
 
 def _asks(record: GresRequest) -> bool:
@@ -175,7 +183,8 @@ def _with_gres(request: JobRequest, gres: tuple[GresRequest, ...], num_tasks: in
     if any(r.per_task for r in gres) and not num_tasks and min_nodes == max_nodes and not request.cpus_per_task:
         num_tasks = min_nodes
     if request.ntasks_per_tres:
-        devices = sum(total_gres(r, min_nodes, num_tasks, request.sockets_per_node or 1) for r in gres if r.name == "gpu")
+        devices = sum(total_gres(r, min_nodes, num_tasks, request.sockets_per_node or 1)
+                      for r in gres if r.name == "gpu")
         num_tasks = devices * request.ntasks_per_tres or num_tasks
     for r in gres:
         if r.per_job and max_nodes and r.per_job < max_nodes:
@@ -254,7 +263,7 @@ def pending_size(shape: Shape, columns: ClusterColumns, partition: str, likely_n
     elif shape.cpus_per_task > 1:
         least = max(tasks // max(1, cpus // shape.cpus_per_task), shape.min_nodes)
     elif shape.ntasks_per_core:
-        least = max(-(-(-(-tasks // shape.ntasks_per_core)) // cores), shape.min_nodes)
+        least = max(math.ceil(math.ceil(tasks / shape.ntasks_per_core) / cores), shape.min_nodes)
     else:
         least = max(-(-tasks // cpus), shape.min_nodes)
         most = max(least, most)

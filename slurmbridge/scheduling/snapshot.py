@@ -21,12 +21,13 @@ from slurmbridge.scheduling.queue import QueueColumns
 
 MAIN, BACKFILL = "Main", "Backfill"
 
-# the Reason= words of squeue(1) that a pass can give; the plan's reason column holds indices into this tuple
+# the Reason= words of squeue(1) that a pass can give; the plan's reason column holds indices into this tuple.
+# AccountingPolicy stands for the limit's own word, which is in Plan.limit_reasons.
 REASONS = (
     "None", "Priority", "Resources", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown", "PartitionInactive",
     "PartitionConfig", "ReqNodeNotAvail", "Reservation", "ReservationDeleted", "Licenses", "BadConstraints",
     "NodeDown", "InvalidQOS", "InvalidAccount", "BeginTime", "DeadLine", "MaxMemPerLimit", "JobArrayTaskLimit",
-    "Cleaning",
+    "Cleaning", "AccountingPolicy",
 )
 REASON_INDEX = {word: i for i, word in enumerate(REASONS)}
 

@@ -1,4 +1,4 @@
-"""The other ways of choosing nodes: one by one in some order, least loaded first, or spread over as many as possible."""
+"""The other ways of choosing nodes: one by one in order, least loaded first, or spread over as many as possible."""
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -11,7 +11,8 @@ from slurmbridge.scheduling.demand import MANY, Demands
 from slurmbridge.scheduling.limit_pass import LimitPass
 from slurmbridge.scheduling.snapshot import REASON_INDEX, Snapshot, Start
 
-NONE, PRIORITY, RESOURCES, NOT_AVAIL = (REASON_INDEX[w] for w in ("None", "Priority", "Resources", "ReqNodeNotAvail"))
+NONE, PRIORITY, RESOURCES, NOT_AVAIL, LIMITED = (REASON_INDEX[w] for w in (
+    "None", "Priority", "Resources", "ReqNodeNotAvail", "AccountingPolicy"))
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class PassState:
 
     def set_limit_reason(self, row: int, word: str) -> None:
         queue = self.snapshot.queue
-        self.set_reason(row, NONE)
+        self.set_reason(row, LIMITED)
         for at in queue.rows(int(queue.job_id[row])):
             self.limit_reasons[at] = word
 

@@ -124,7 +124,7 @@ def with_features(future: Future, question: Question, nodes: BoolArray, window: 
         usable = nodes & _nodes(future, demand, features)
         return will_run(future, question, usable, window) if int(usable.sum()) >= question.min_nodes else None
     alone = will_run(future, replace(question, share=False), nodes, window)
-    if alone is not None and alone.start_s <= window.now_s or question.whole:
+    if (alone is not None and alone.start_s <= window.now_s) or question.whole:
         return alone
     return will_run(future, question, nodes, window)
 

@@ -11,7 +11,8 @@ from slurmbridge.scheduling.snapshot import SchedulerSettings
 from slurmbridge.slurm.hostlist import expand
 from slurmbridge.slurm.jobspec import JobRequest
 
-CPU_NODES = [NodeSpec(f"n{i}", 2, 16, 1, 32, 128000, features=("intel", "skylake", "ib"), weight=10) for i in range(1, 5)]
+CPU_NODES = [NodeSpec(f"n{i}", 2, 16, 1, 32, 128000, features=("intel", "skylake", "ib"), weight=10)
+             for i in range(1, 5)]
 BIG_NODES = [NodeSpec(f"n{i}", 2, 32, 1, 64, 256000, features=("amd", "rome", "ib"), weight=20) for i in (5, 6)]
 GPU_NODES = [
     NodeSpec("g1", 2, 32, 1, 64, 256000, features=("amd", "milan", "a100"), weight=100, gres=(("gpu", "a100", 4),)),
@@ -22,7 +23,8 @@ NODES = [*CPU_NODES, *BIG_NODES, *GPU_NODES]
 
 def _partition(name: str, nodes: str, max_time_min: int | None, default_time_min: int | None) -> Partition:
     return Partition(name, frozenset(expand(nodes)), max_time_s=None if max_time_min is None else max_time_min * 60,
-                     default_time_s=None if default_time_min is None else default_time_min * 60, def_mem_per_cpu_mb=1000)
+                     default_time_s=None if default_time_min is None else default_time_min * 60,
+                     def_mem_per_cpu_mb=1000)
 
 
 PARTITIONS = [
