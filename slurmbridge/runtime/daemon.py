@@ -43,6 +43,7 @@ class StepDaemon:
         self.trusted_uids = trusted_uids
         self.end_by_s = order.end_by_s
         self.ending: str | None = None        # cause of the termination under way
+        self.lost_node = ""                   # whose step daemon was killed
         self.suspended_s: float | None = None
         self.batch_pid: int | None = None
         self.batch_stderr: int | None = None
@@ -81,6 +82,7 @@ class StepDaemon:
             return 0
         self._tell("started")
         self.waker.wake()
+        self.peers.watch(self._peer_lost)
         self._arm_limit()
         if self.order.request.batch:
             status, usage = await self._run_script()
@@ -97,11 +99,18 @@ class StepDaemon:
             await self.sessions.gone()
             await self.children.end_others(set())
         finished = {"kind": "finished", "at_s": round(time.time(), 6), "exit_status": status,
-                    "reason": REASONS.get(self.ending or "", "")}
+                    "reason": "StepDaemonLost" if self.lost_node else REASONS.get(self.ending or "", "")}
+        if self.lost_node:
+            finished["node"] = self.lost_node
         self.journal.append_lines([ended, finished] if quick else [finished])
         self.journal.sync()
         await self.waker.wake_surely()
+        await self.sessions.clients_gone()
         return 0
+
+    def _peer_lost(self, node: str) -> None:
+        self.lost_node = node
+        self.terminate("NODE FAILURE", 0)
 
     async def _run_member(self) -> int:
         """Serves step keepers until the head says ``end`` or is gone."""

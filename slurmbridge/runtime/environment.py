@@ -273,6 +273,8 @@ def step_environment(order: RunOrder, base: Mapping[str, str], step: StepFacts) 
         "SLURM_SRUN_COMM_PORT": str(step.launcher_port), "SLURM_SRUN_COMM_HOST": step.launcher_host,
         "SLURM_LAUNCH_NODE_IPADDR": step.launcher_host, "SLURM_JOB_GROUP": order.group_name,
     }
+    if any(gpu_indices(node) for node in order.nodes):         # each node says which, or that there are none
+        env = {name: value for name, value in env.items() if name not in (*GPU_VISIBILITY, "SLURM_STEP_GPUS")}
     return {**env, **bridge_variables(order)}
 
 
@@ -289,9 +291,8 @@ def step_node_variables(order: RunOrder, node: NodeShare, step_index: int, tasks
     env = node_variables(order, node, gpus)
     if gpus:
         env["SLURM_STEP_GPUS"] = ",".join(map(str, gpus))
-    elif gpu_indices(node):
-        for name in GPU_VISIBILITY:
-            env.pop(name, None)
+    else:
+        env = {name: value for name, value in env.items() if name not in GPU_VISIBILITY}
     return env | {"SLURM_NODEID": str(step_index), "SLURM_GTIDS": ",".join(map(str, tasks))}
 
 

@@ -59,15 +59,20 @@ def start(command: Command) -> int:
     argv = [os.fsencode(word) for word in command.argv]
     candidates = _candidates(command)
     limits = _limits(command.rlimits)
-    pid = os.fork()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())   # none is lost before exec
+    try:
+        pid = os.fork()
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        raise
     if pid:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return pid
     code = 1
     try:
         signal.set_wakeup_fd(-1)
         os.setsid()
         _take_descriptors(command)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         for number in _RESET:
             with contextlib.suppress(OSError, ValueError):
                 signal.signal(number, signal.SIG_DFL)
@@ -80,6 +85,7 @@ def start(command: Command) -> int:
             with contextlib.suppress(OSError, ValueError):
                 resource.setrlimit(limit, pair)
         env[b"SLURM_TASK_PID"] = b"%d" % os.getpid()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         code = _execute(candidates, argv, env, command.path)
     except OSError as error:
         code = int(error.errno or 1)

@@ -22,6 +22,7 @@ from slurmbridge.runtime import execution, frames, processes
 from slurmbridge.runtime.children import Children, Exit, add_usage
 from slurmbridge.runtime.taskio import Output, StdinPipe
 
+LINGER_S = 30.0
 DRAIN_TIMEOUT_S = 5.0
 """How long output is waited for after the last process of the step is gone."""
 
@@ -70,10 +71,10 @@ class StepKeeper:
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
                 await asyncio.gather(*(output.finished for task in self.tasks.values() for output in task.outputs))
         self._event("gone", usage=usage)
-        with contextlib.suppress(ConnectionError):
-            await self.writer.drain()
-        orders.cancel()
-        self.writer.close()
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(LINGER_S):
+                await self.writer.drain()
+                await orders                  # the head closes: closing first could lose what it has not read yet
 
     def _event(self, name: str, **fields: Any) -> None:
         self.writer.write(frames.encode_json(b"e", {"event": name, **fields}))

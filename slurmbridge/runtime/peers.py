@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from slurmbridge.runtime import addresses, frames
 from slurmbridge.runtime.order import RunOrder
@@ -23,6 +24,8 @@ class Peers:
     def __init__(self, order: RunOrder) -> None:
         self._order = order
         self._links: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._watches: list[asyncio.Task[None]] = []
+        self._ending = False
 
     @property
     def none(self) -> bool:
@@ -42,15 +45,24 @@ class Peers:
             if answer is None or not frames.decode_json(answer[1]).get("ok"):
                 raise PeerLost(node.name, f"step daemon of {node.name} did not join")
 
+    def watch(self, lost: Callable[[str], None]) -> None:
+        """Calls ``lost`` with the name of a node whose step daemon goes before it is told to."""
+        async def watch_one(reader: asyncio.StreamReader, node: str) -> None:
+            if await frames.read_frame(reader) is None and not self._ending:
+                lost(node)
+        self._watches = [asyncio.create_task(watch_one(reader, node.name))
+                         for (reader, _), node in zip(self._links, self._order.nodes[1:])]
+
     async def end(self) -> None:
         """Every peer ends all that is left on its node and goes; returns when they have said so or are gone."""
-        async def end_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._ending = True
+        for _, writer in self._links:
             try:
                 await frames.send(writer, frames.encode_json(b"K", {"op": "end"}))
-                await frames.read_frame(reader)
             except ConnectionError:
-                return
-            finally:
-                writer.close()
-        links, self._links = self._links, []
-        await asyncio.gather(*(end_one(reader, writer) for reader, writer in links))
+                continue
+        if self._watches:
+            await asyncio.wait(self._watches)
+        for _, writer in self._links:
+            writer.close()
+        self._links = []

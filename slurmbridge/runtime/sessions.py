@@ -31,6 +31,7 @@ class Sessions:
         self._next_step = 0
         self._next_node = 0
         self._freed = asyncio.Event()
+        self._leaving: set[asyncio.Future[None]] = set()
 
     @property
     def idle(self) -> bool:
@@ -97,6 +98,11 @@ class Sessions:
                 for pid in self._keepers:
                     processes.kill_tree(pid)
 
+    async def clients_gone(self) -> None:
+        """Until every client has read its exit code, for a short while."""
+        if self._leaving:
+            await asyncio.wait(self._leaving)
+
     # ---- connections ------------------------------------------------------------------------------------------------
 
     async def serve_client(self, request: dict[str, Any], reader: asyncio.StreamReader,
@@ -111,12 +117,22 @@ class Sessions:
         self.sessions.add(session)
         try:
             status = await session.run()
+        except Exception as error:  # a mistake of ours must not look like a dead node
+            traceback.print_exc(file=sys.stderr)
+            sys.stderr.flush()
+            status = 1 << 8
+            session.client.say(f"error: internal error of the step daemon: {error!r}")
+            await session.client.exit(1)
         finally:
             self.sessions.discard(session)
             if not session.over.done():
                 session.over.set_result(None)
         if session.owns_allocation:
             self.daemon.end_allocation(status)
+        leaving = asyncio.ensure_future(session.linger())
+        self._leaving.add(leaving)
+        await leaving
+        self._leaving.discard(leaving)
 
     async def keep_step(self, request: dict[str, Any], reader: asyncio.StreamReader,
                         writer: asyncio.StreamWriter) -> None:

@@ -28,6 +28,7 @@ STEP_ABORT_S = 2
 """Seconds besides KillWait that srun announces for the end of a step."""
 RETRY_S = 60.0
 """How long srun waits silently for room in its allocation before it says so."""
+LINGER_S = 3.0
 ABORTED_STATUS = signal.SIGKILL.value
 
 
@@ -54,6 +55,7 @@ class SrunSession:
         self.files: dict[int, stepfiles.Target] = {}
         self.states = TaskStates(0)
         self._client_gone = False
+        self._finished = False
         self._cancelled = False               # srun itself ended the step: its tasks' deaths are not told
         self._aborting = False
         self._told_abort = False
@@ -74,7 +76,7 @@ class SrunSession:
 
     async def run(self) -> int:
         """The wait status that stands for this srun."""
-        frames_task = asyncio.create_task(self._read_client())
+        self._reading = asyncio.create_task(self._read_client())
         plan: StepPlan | None = None
         try:
             step = self._read_options()
@@ -89,7 +91,7 @@ class SrunSession:
             await self.client.exit(code)
             return (code & 0xFF) << 8
         finally:
-            frames_task.cancel()
+            self._finished = True
             for timer in self._timers:
                 timer.cancel()
             for fd in set(self._files.values()):
@@ -99,6 +101,11 @@ class SrunSession:
             if plan is not None:
                 self.sessions.running.pop(self.step_id, None)
                 self.sessions.release(plan)
+
+    async def linger(self) -> None:
+        """Until the client has closed: closing first could lose what it has not read yet."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._reading, LINGER_S)
 
     def _read_options(self) -> StepOptions:
         env = split_environment(self.request.get("env", ()))
@@ -392,6 +399,8 @@ class SrunSession:
                 for link in self.links:
                     link.resize(payload)
         self._client_gone = True
+        if self._finished:
+            return
         if self._pending is not None and not self._pending.done():
             self._pending.set_result(0)
         self._abort()
