@@ -119,6 +119,8 @@ class _Writer:
         self.views = call.session.views
         self.data = self.views.accounting
         self.names = self.views.conf.accounting_storage_tres
+        self.children: dict[int, list[AssociationRecord]] = {}
+        self.levels: dict[int, int] = {}
         self.used = ledger_of(self.views, call.style.now_s)
         self.line_end = " " if call.one_line else "\n    "
         self.shares = {row["assoc"].id: row for row in self.views.shares()} if "assoc" in question.kinds else {}
@@ -154,9 +156,7 @@ class _Writer:
         yield (f"ClusterName={self.data.cluster} Account={assoc.account} UserName={user} Partition={assoc.partition} "
                f"Priority={assoc.priority or 0} ID={assoc.id}")
         row: Mapping[str, Any] = self.shares.get(assoc.id, {})
-        siblings = sum(1 if one.shares == FAIRSHARE_PARENT else one.shares for one in self.data.associations.values()
-                       if one.parent_id == assoc.parent_id and not one.deleted) if assoc.parent_id else 1
-        yield (f"SharesRaw/Norm/Level/Factor={assoc.shares}/{row.get('norm_shares') or 0:.2f}/{siblings}/"
+        yield (f"SharesRaw/Norm/Level/Factor={assoc.shares}/{row.get('norm_shares') or 0:.2f}/{self._level(assoc)}/"
                f"{(row.get('fair_share') or 0) if assoc.user else 0:.2f}")
         yield (f"UsageRaw/Norm/Efctv={row.get('raw_usage', assoc.usage_raw) or 0:.2f}/"
                f"{row.get('norm_usage') or 0:.2f}/{row.get('effective_usage') or 0:.2f}")
@@ -180,6 +180,26 @@ class _Writer:
         yield f"MinPrioThresh={_blank(limits.min_prio_threshold)}"
         yield f"Comment={assoc.comment or '(null)'}"
 
+    def _level(self, assoc: AssociationRecord) -> int:
+        """The shares handed out among the association and its siblings; those with the parent's shares pass through."""
+        above = self.data.associations.get(assoc.parent_id)
+        if above is None:
+            return 1
+        while above.shares == FAIRSHARE_PARENT and above.parent_id in self.data.associations:
+            above = self.data.associations[above.parent_id]
+        return self._handed_out(above.id)
+
+    def _handed_out(self, parent_id: int) -> int:
+        if not self.children:
+            for one in self.data.associations.values():
+                if not one.deleted:
+                    self.children.setdefault(one.parent_id, []).append(one)
+        if parent_id not in self.levels:
+            self.levels[parent_id] = sum(
+                self._handed_out(one.id) if one.shares == FAIRSHARE_PARENT else one.shares
+                for one in self.children.get(parent_id, ()))
+        return self.levels[parent_id]
+
     def _lineage(self, assoc: AssociationRecord) -> str:
         parts: list[str] = []
         one: AssociationRecord | None = assoc
@@ -197,11 +217,10 @@ class _Writer:
         limits, used = qos.limits, self.used.qos.get(qos.name, Used())
         yield f"QOS={qos.name}({qos.id})"
         yield f"UsageRaw={qos.usage_raw:f}"
-        wall = getattr(qos, "grp_used_wall_s", 0.0)
         yield (f"GrpJobs={_limit(limits.grp_jobs)}({used.jobs}) "
                f"GrpJobsAccrue={_limit(limits.grp_jobs_accrue)}({used.accruing}) "
                f"GrpSubmitJobs={_limit(limits.grp_submit_jobs)}({used.submitted}) "
-               f"GrpWall={_limit(limits.grp_wall_min)}({wall / 60:.2f})")
+               f"GrpWall={_limit(limits.grp_wall_min)}({qos.grp_used_wall_s / 60:.2f})")
         yield self._group("GrpTRES", limits.grp_tres, used.tres, 1)
         yield self._group("GrpTRESMins", limits.grp_tres_mins, qos.usage_tres_raw, 60)
         yield self._group("GrpTRESRunMins", limits.grp_tres_run_mins, used.run_seconds, 60)

@@ -17,6 +17,8 @@ def fields_of(text: str) -> dict[str, str]:
     """Every field of one record in the long form."""
     found: dict[str, str] = {}
     for line in text.splitlines():
+        if line.startswith(("     Nodes=", "   SLUID=", "   JOB_GRES=", "   DerivedExitCode=")):
+            continue                              # what -d adds
         line = line.strip()
         key = line.split("=", 1)[0]
         if key in _WHOLE_LINE:

@@ -27,6 +27,10 @@ class FakeViews:
     jobs: dict[int, JobRecord] = field(default_factory=dict)
     accounting: AssociationData = field(default_factory=lambda: AssociationData("lab"))
     boot_s: float = NOW_S - 48
+    share_rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def shares(self) -> list[dict[str, Any]]:
+        return self.share_rows
 
     def array_tasks(self, array_job_id: int) -> list[JobRecord]:
         found = [job for job in self.jobs.values() if array_job_id and job.array_job_id == array_job_id]
@@ -55,11 +59,14 @@ class FakeSession:
         self.invocation = Invocation("scontrol", tuple(argv), env or {}, "/tmp")
         self.files: dict[str, bytes] = {}
         self.out = ""
+        self.clock = NOW_S
 
     def now(self) -> float:
-        return NOW_S
+        return self.clock
 
     async def read_file(self, path: str, limit: int = 64 << 20) -> bytes:
+        if path not in self.files:
+            raise FileNotFoundError(2, "No such file or directory", path)
         return self.files[path]
 
     async def write_file(self, path: str, data: bytes, mode: int = 0o666, exclusive: bool = False) -> None:
@@ -95,7 +102,7 @@ def lab_views() -> FakeViews:
     for name, node in nodes.items():
         node.cpu_load, node.free_mem_mb = LOAD, FREE_MB[name]
         node.os = "Linux 6.18.44-fc-v657 #1 SMP PREEMPT_DYNAMIC @0"
-        node.arch = ""
+        node.arch = "x86_64"
         node.boot_s = 1795966571 + (name[0] == "n" and name != "n6")
         node.last_busy_s = NOW_S - 10 if name[0] == "g" else NOW_S - 47 if name == "n1" else NOW_S - 48
         full = name[0] == "n"
