@@ -315,7 +315,7 @@ class JobLines:
 
 
 def _star(value: int | None) -> str:
-    return "*" if value is None else str(value)
+    return "*" if value in (None, 0xFFFF) else str(value)
 
 
 def first_amount(mem_per_tres: str) -> int:

@@ -39,9 +39,24 @@ async def parse(session: Session) -> Submission | Reply:
     """The call as the client understands it; a Reply where it refuses (or only informs)."""
     call = Call.of(session.invocation, session.identity, session.views.conf, session.now(), uid_of, gid_of)
     try:
-        return await build_requests_async(call, session.read_file, session.read_stdin)
+        submission = await build_requests_async(call, session.read_file, session.read_stdin)
     except ClientError as error:
         return Reply(error.stdout_text, error.stderr_text, error.exit_code)
+    clusters = submission.requests[0].clusters
+    return (clusters and _unknown_clusters(session, clusters, submission.stderr)) or submission
+
+
+def _unknown_clusters(session: Session, text: str, before: str) -> Reply | None:
+    """-M: only this cluster is known."""
+    command = session.invocation.command
+    own = session.views.accounting.cluster.lower()
+    words = dict.fromkeys(word.strip().lower() for word in text.split(","))
+    strange = [word for word in words if word not in (own, "all", "")]
+    lines = "".join(f"{command}: error: No cluster '{word}' known by database.\n" for word in strange)
+    if not strange or len(strange) < len(words):
+        return None
+    return Reply(stderr=f"{before}{lines}{command}: error: '{text}' can't be reached now, or it is an invalid entry for "
+                        "--cluster.  Use 'sacctmgr list clusters' to see available clusters.\n", exit_code=1)
 
 
 def refusal(command: str, error: SlurmError, what: str, exit_code: int) -> Reply:

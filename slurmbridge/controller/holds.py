@@ -45,6 +45,7 @@ def release(world: World, job: JobRecord, caller: Identity) -> None:
     job.priority = 1
     job.priority_fixed = False
     queueing.becomes_eligible(world, job)
+    world.judge(job)
     world.journal.job(job)
     world.wake()
 
@@ -66,6 +67,7 @@ def set_priority(world: World, job: JobRecord, caller: Identity, priority: int) 
         job.flags -= {states.SPECIAL_EXIT, states.REQUEUE_HOLD}
         job.reason, job.reason_desc = "None", ""
         queueing.becomes_eligible(world, job)
+        world.judge(job)
     queueing.refresh(world, job)
     world.journal.job(job)
     world.wake()

@@ -18,6 +18,8 @@ from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.views.records import JobRecord
 
+_NOT_TESTED = frozenset({"DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin"})
+"""Jobs with these reasons keep their dependencies as they are."""
 REQUEUE_DELAY_S = 120
 """Slurm's credential lifetime: a requeued job does not start again before (slurm.conf(5), requeue_delay)."""
 
@@ -345,7 +347,7 @@ class JobLife:
             return
         judge = dependencies.Judge(world.find, world.jobs.array, self._blocked_by_name, world.now())
         for job in waiting:
-            if job.state != states.PENDING or not job.dependency or job.reason == "DependencyNeverSatisfied":
+            if job.state != states.PENDING or not job.dependency or job.reason in _NOT_TESTED:
                 continue
             given = dependencies.parse(job.dependency, world.conf.max_array_size)
             after, verdict = judge.test(job, given)

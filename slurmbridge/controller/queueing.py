@@ -13,8 +13,8 @@ from slurmbridge.controller import nodes as node_states
 from slurmbridge.controller.directory_checks import refused_by_partition
 from slurmbridge.controller.jobs import tasks_of
 from slurmbridge.controller.world import World
+from slurmbridge.scheduling import config, size
 from slurmbridge.scheduling import passes as scheduler
-from slurmbridge.scheduling import size
 from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, NodeSpec, Partition
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
 from slurmbridge.scheduling.shape import Shape
@@ -40,10 +40,6 @@ def make_columns(conf: SlurmConf, nodes: Mapping[str, NodeRecord],
     columns = ClusterColumns([node_spec(record) for record in nodes.values()])
     for record in partitions.values():
         columns.set_partition(scheduler_partition(record))
-    try:
-        from slurmbridge.scheduling import config
-    except ImportError:
-        return columns, SchedulerSettings()
     return columns, config.settings_of(conf)
 
 
@@ -362,7 +358,7 @@ def name_files(world: World, job: JobRecord) -> None:
         task = job.array_task_id if job.array_task_id is not None else patterns.NO_TASK
         return patterns.expand(pattern, job_id=job.job_id, work_dir=request.work_dir, array_job_id=job.array_job_id,
                                array_task_id=task, user_name=job.user_name, job_name=job.name, restarts=job.restarts,
-                               node_name=job.batch_host)
+                               node_name=job.batch_host or "(null)")
     job.std_out = expand(request.std_out or default)
     job.std_err = expand(request.std_err)
     job.std_in = expand(request.std_in) or "/dev/null"

@@ -33,6 +33,7 @@ _LENGTHS: dict[str, int] = {
     "tres_bind": 1024, "tres_freq": 1024, "tres_per_job": 1024, "tres_per_node": 1024, "tres_per_socket": 1024,
     "tres_per_task": 1024, "wckey": 1024, "work_dir": 4096}
 MAX_SCRIPT = 4 << 20
+MAX_SWITCH_WAIT_S = 300
 MAX_SUBMIT_LINE = 1 << 20
 
 
@@ -176,7 +177,7 @@ class Submission:
             raise SlurmError(errors.ESLURM_PREEMPTION_REQUIRED)
         if request.licenses and request.licenses not in ("", "(null)"):
             raise SlurmError(errors.ESLURM_INVALID_LICENSES)
-        request = replace(request, user_name=user_name, group_name=group_name,
+        request = replace(request, user_name=user_name, group_name=group_name, switches_wait_s=self._switch_wait(request),
                           partitions=tuple(partition.name for partition in partitions),
                           node_list=_unique_hosts(request.node_list), exclude=request.exclude)
         job = JobRecord(
@@ -208,6 +209,13 @@ class Submission:
         self._priority(job, request, now)
         queueing.name_files(world, job)
         return job
+
+    def _switch_wait(self, request: JobRequest) -> int | None:
+        """--switches=N@T: as long as SchedulerParameters=max_switch_wait allows."""
+        if request.switches is None:
+            return request.switches_wait_s
+        most = int(self._world.conf.scheduler_parameters.get("max_switch_wait") or MAX_SWITCH_WAIT_S)
+        return most if request.switches_wait_s is None else min(most, request.switches_wait_s)
 
     def _partitions(self, request: JobRequest) -> list[PartitionRecord]:
         """The partitions asked for, or the default one; a drained one's alternate. Raises SlurmError."""
