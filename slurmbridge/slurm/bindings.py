@@ -130,17 +130,14 @@ def parse_mem_bind(text: str, before: MemBind = MemBind()) -> MemBind:    # noqa
 _UNITS = {name + ending: name + "s" for name in ("socket", "core", "thread", "ldom") for ending in ("", "s")}
 
 
-def parse_cpu_bind(text: str, *, supported: bool = True) -> CpuBind:
-    """``--cpu-bind`` of srun. ``supported``: TaskPlugin is not task/none. Raises WordError, HelpWanted."""
+def parse_cpu_bind(text: str) -> CpuBind:
+    """``--cpu-bind`` of srun. Raises WordError, HelpWanted."""
     bind = CpuBind()
     notes: list[str] = []
     for token in split_bind(text):
         word = token.lower()
         if word == "help":
-            raise HelpWanted("CPU bind options not supported with current configuration\n" if not supported
-                             else _CPU_HELP)
-        if not supported and not notes:
-            notes.append("cluster configuration lacks support for cpu binding")
+            raise HelpWanted(_CPU_HELP)
         if word in ("q", "quiet"):
             bind = bind._replace(verbose=False)
         elif word in ("v", "verbose"):

@@ -57,7 +57,8 @@ def component_arguments(script: str, component: int, file_name: str, log: Logger
         if prefix == "#SLURM" and not warned:
             log.error("Change from #SLURM to #SBATCH in your script and verify the options are valid in sbatch")
             warned = True
-        if separator_at(rest.lstrip(SPACE)):
+        rest = rest.lstrip(SPACE)
+        if separator_at(rest):
             seen += 1
         if seen < component:
             continue

@@ -28,6 +28,10 @@ def _flag(opts: OptionSet, value: Any) -> str:
     return "set" if value else UNSET
 
 
+def _integer(opts: OptionSet, value: Any) -> str:
+    return "-2" if value is None else str(value)      # NO_VAL as C prints it
+
+
 def _megabytes(opts: OptionSet, value: Any) -> str | None:
     return None if value is None else memory.plain_mb(value)
 
@@ -84,7 +88,8 @@ def _signed(opts: OptionSet, value: Any) -> str:
 
 
 _TEXTS: dict[str, Callable[[OptionSet, Any], str | None]] = {
-    "flag": _flag, "no_kill": _flag, "megabytes": _megabytes, "mem": _megabytes, "time": _time,
+    "positive": _integer, "number": _integer, "flag": _flag, "no_kill": _flag, "megabytes": _megabytes,
+    "mem": _megabytes, "time": _time,
     "time_limit": _minutes, "seconds": lambda opts, v: None if v is None else durations.format_seconds(v),
     "switches": _switches, "nodes": _nodes, "extra_node_info": _extra_node_info, "distribution": _distribution,
     "core_spec": _spec(False), "thread_spec": _spec(True), "exclusive": _or_unset, "oversubscribe": _or_unset,

@@ -174,11 +174,10 @@ def _burst_buffer(opts: OptionSet, error_exit: int) -> Asking[None]:
 
 
 def _cpu_bind(opts: OptionSet) -> bool:
-    if not opts["cpu_bind"]:
+    if opts["cpu_bind"] is None:
         return True
-    supported = opts.caller.conf.get("TaskPlugin", "") not in ("", "task/none")
     try:
-        bind = bindings.parse_cpu_bind(opts["cpu_bind"], supported=supported)
+        bind = bindings.parse_cpu_bind(opts["cpu_bind"])
     except bindings.HelpWanted as wanted:
         raise ClientExit(1, str(wanted)) from None
     except WordError as wrong:

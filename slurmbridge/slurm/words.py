@@ -155,7 +155,7 @@ def _node_list(text: str) -> NodeCount:
             bounds, _, step_text = text.partition(":")
             low_text, _, high_text = bounds.partition("-")
             low, high, step = int(low_text), int(high_text), int(step_text)
-            sizes: Collection[int] = range(low, high + 1, step)
+            sizes: Collection[int] = range(low, high, step)      # Slurm leaves the end itself out
         else:
             sizes = {n for part in text.split(",") if part for n in _span(part)}
         ordered = tuple(sorted(sizes))

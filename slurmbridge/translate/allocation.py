@@ -39,6 +39,8 @@ def _srun(call: Call, caller: Caller, log: Log, result: Submission) -> Asking[No
     result.argv = tuple(result.options[0].argv)
     for opts in result.options:
         result.parsed.append(opts.parsed)
+        if opts["relative"] is not None and "SLURM_JOB_ID" not in caller.env:
+            raise log.fatal("--relative option invalid for job allocation request")
         request = describe(opts, call, result.error_exit)
         if opts["resv_ports"] is not None and not opts["stepmgr"]:
             request.resv_ports = None         # only steps reserve ports
@@ -72,6 +74,8 @@ def _salloc(call: Call, caller: Caller, log: Log, result: Submission) -> Asking[
         if opts["verbose"]:
             print_options(opts)
         _levels(log, opts)
+        if opts["chdir"]:
+            yield from _enter(opts["chdir"], log, result.error_exit)
         if not result.requests:
             caller.env["SLURM_SUBMIT_DIR"], caller.env["SLURM_SUBMIT_HOST"] = call.cwd, call.host
         request = describe(opts, call, result.error_exit)
@@ -90,6 +94,16 @@ def _salloc(call: Call, caller: Caller, log: Log, result: Submission) -> Asking[
     if any(name != names[0] for name in names):
         for request in result.requests:
             request.name = names[0]
+
+
+def _enter(path: str, log: Log, error_exit: int) -> Asking[None]:
+    """-D must name a directory. Reading one fails with EISDIR, which is what tells it."""
+    data = yield path
+    if isinstance(data, IsADirectoryError):
+        return
+    reason = (data.strerror or str(data)) if isinstance(data, OSError) else "Not a directory"
+    log.error(f"chdir({path}): {reason}")
+    raise ClientExit(error_exit)
 
 
 def _common(opts: OptionSet, call: Call, request: JobRequest) -> None:
