@@ -1,7 +1,8 @@
 """Sites for tests: a controller on a state directory of its own, and the users' commands to call it with.
 
-``make_site(engine="local", conf="MinJobAge=5\\n")`` starts one; ``site`` is one with the simulated engine, ``local_site``
-one that runs real processes. Both have the 8 nodes of ``tests/data/slurm.conf`` unless told otherwise.
+``make_site(engine="local", conf="MinJobAge=5\\n")`` starts one; ``site`` is one with the simulated engine,
+``local_site`` one that runs real processes, ``shared_site`` one for tests that change nothing. All have the 8 nodes of
+``tests/data/slurm.conf`` unless told otherwise.
 """
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class Site:
     """A running controller. ``url`` is its address, ``folder`` its own directory (state, slurm.conf, scratch)."""
 
     def __init__(self, engine: str, conf: str, conf_file: Path | None, options: Sequence[str],
-                 env: Mapping[str, str]) -> None:
+                 env: Mapping[str, str], enforce: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sbt-", dir="/tmp"))     # short: socket paths have 107 bytes
         self.folder.chmod(0o755)
         self.state = self.folder / "state"
@@ -38,10 +39,13 @@ class Site:
         self.work.chmod(0o777)
         self.engine = engine
         self.options = list(options)
+        self.is_up = False
         self.slurm_conf = self.folder / "slurm.conf"
         if conf_file is None:
             shutil.copy(DATA / "gres.conf", self.folder)
-        self.slurm_conf.write_text((conf_file or DATA / "slurm.conf").read_text() + conf)
+        lines = (conf_file or DATA / "slurm.conf").read_text().splitlines(keepends=True)
+        kept = [line for line in lines if enforce or not line.startswith("AccountingStorageEnforce")]
+        self.slurm_conf.write_text("".join(kept) + conf)
         self.url = f"unix://{self.state}/slurmbridge.sock"
         self.env = {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": str(self.folder), "LANG": "C.UTF-8", "TZ": "UTC",
                     "SLURMBRIDGE_URL": self.url, **env}
@@ -52,11 +56,21 @@ class Site:
                         "--engine", self.engine, *self.options)
         assert done.returncode == 0, f"slurmbridge up: {done.stderr}{done.stdout}"
         assert self.url in done.stdout
+        self.is_up = True
 
     def down(self) -> None:
         """Stops the controller and everything it started."""
         done = self.run("slurmbridge", "down", "--state", str(self.state))
         assert done.returncode == 0, f"slurmbridge down: {done.stderr}{done.stdout}"
+        self.is_up = False
+
+    def remove(self) -> None:
+        """Stops it where it runs, and takes its folder away."""
+        try:
+            if self.is_up:
+                self.down()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def run(self, *words: str | Path, user: str | None = None, env: Mapping[str, str] | None = None,
             cwd: str | Path | None = None, stdin: str | None = None, timeout_s: float = TIMEOUT_S,
@@ -108,31 +122,40 @@ def commands() -> Path:
 
 @pytest.fixture
 def make_site(commands: Path) -> Iterator[MakeSite]:
-    """``make_site(engine="simulated", conf="", conf_file=None, options=(), env={})``: a started Site.
+    """``make_site(engine="simulated", conf="", conf_file=None, options=(), env={}, enforce=False)``: a started Site.
 
-    ``conf`` is added to slurm.conf; ``conf_file`` replaces it. All are stopped with the test, nothing is left of them.
+    ``conf`` is added to slurm.conf; ``conf_file`` replaces it. Without ``enforce`` users need no associations. All
+    sites are stopped with the test, and nothing is left of them.
     """
     sites: list[Site] = []
 
     def make(engine: str = "simulated", conf: str = "", conf_file: Path | None = None, options: Sequence[str] = (),
-             env: Mapping[str, str] | None = None) -> Site:
-        site = Site(engine, conf, conf_file, options, env or {})
+             env: Mapping[str, str] | None = None, enforce: bool = False) -> Site:
+        site = Site(engine, conf, conf_file, options, env or {}, enforce)
         sites.append(site)
         site.up()
         return site
 
     yield make
     for site in sites:
-        try:
-            site.down()
-        finally:
-            shutil.rmtree(site.folder, ignore_errors=True)
+        site.remove()
 
 
 @pytest.fixture
 def site(make_site: MakeSite) -> Site:
     """Eight nodes that run nothing: jobs end when they are cancelled or their time is over."""
     return make_site()
+
+
+@pytest.fixture(scope="session")
+def shared_site(commands: Path) -> Iterator[Site]:
+    """One simulated site for all tests of a process that only read."""
+    site = Site("simulated", "", None, (), {})
+    try:
+        site.up()
+        yield site
+    finally:
+        site.remove()
 
 
 @pytest.fixture

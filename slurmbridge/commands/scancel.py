@@ -202,8 +202,10 @@ class Canceller:
             if any(_is(job, target) for job in queue):
                 found.append(target)
                 continue
-            self.code = max(self.code, 1)
-            if self.options.verbose >= 0:
+            by_controller = self.options.ctld and target.step_id is None        # which minds no job that is over
+            if not by_controller:
+                self.code = max(self.code, 1)
+            if self.options.verbose > 0 or (self.options.verbose == 0 and not by_controller):
                 invalid = errors.strerror(errors.ESLURM_INVALID_JOB_ID)
                 step = "" if target.step_id is None else f".{target.step_id}"
                 self.error(f"Kill job error on job {'step ' if step else ''}id {target.job_text}{step}: {invalid}")

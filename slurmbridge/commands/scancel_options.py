@@ -277,7 +277,7 @@ def list_text(options: Options) -> str:
              ("reservation", text(options.reservation)), ("sibling", text(options.sibling))]
     if options.signal is not None:
         lines.append(("signal", str(options.signal)))
-    lines += [("state", options.state or "END"), ("user_id", str(options.uid)), ("user_name", text(options.user_name)),
+    lines += [("state", options.state or "?"), ("user_id", str(options.uid)), ("user_name", text(options.user_name)),
               ("verbose", str(options.verbose)), ("wckey", text(options.wckey))]
     for index, target in enumerate(options.targets):
         if target.step_id is None:

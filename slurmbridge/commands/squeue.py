@@ -19,6 +19,7 @@ from slurmbridge.commands.squeue_rows import (
     make_row,
     one_by_one,
     per_partition,
+    state_alone,
     time_used,
     wanted_bits,
 )
@@ -103,7 +104,8 @@ def _jobs(options: Options, session: Session, shown: Shown, texts: ArrayTexts) -
     jobs = visible_jobs(options, session)
     out = ""
     if options.verbose and not options.only_state:
-        out += f"last_update_time={int(shown.now_s)} records={len(jobs)}\n"
+        one = len(options.wanted or ()) == 1 or (len(options.uids or ()) == 1 and options.uids != [0])
+        out += f"last_update_time={0 if one else int(shown.now_s)} records={len(jobs)}\n"
     layout, notes = _layout(job_fields(shown), ONLY_STATE if options.only_state and options.format_long is None
                             and options.format is None else options.format,
                             options.format_long or (LONG if options.long else USUAL), "job")
@@ -116,10 +118,10 @@ def _jobs(options: Options, session: Session, shown: Shown, texts: ArrayTexts) -
         picked = -1 if options.wanted is None else wanted_bits(job, options.wanted)
         if not picked or not passes(job):
             continue
-        row = make_row(job, picked, texts)
+        row = make_row(state_alone(job) if options.only_state else job, picked, texts, plain=options.only_state)
         if options.priority:
             rows += per_partition(row, session.views.partitions, is_shown)
-        elif is_shown(job.partition):
+        elif is_shown(row.partition):
             rows.append(row)
     if not options.array:
         rows = combine_pending(rows, texts)

@@ -195,7 +195,7 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         plain("BatchFlag", "", "BATCH_FLAG", lambda row: str(int(row.job.request.batch))),
         plain("BatchHost", "B", "EXEC_HOST", lambda row: (
             row.job.batch_host if row.job.request.batch else row.job.alloc_node) or "n/a"),
-        plain("BoardsPerNode", "", "BOARDS_PER_NODE", lambda row: "N/A"),
+        plain("BoardsPerNode", "", "BOARDS_PER_NODE", lambda row: "0"),
         null("BurstBuffer", "", "BURST_BUFFER", lambda job: job.request.burst_buffer),
         null("BurstBufferState", "", "BURST_BUFFER_STATE", lambda job: None),
         plain("Cluster", "", "CLUSTER", lambda row: shown.cluster),
@@ -256,7 +256,7 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         plain("PackJobId", "", "HET_JOB_ID", het_id),
         plain("PackJobIdSet", "", "HET_JOB_ID_SET", het_set),
         plain("PackJobOffset", "", "HET_JOB_OFFSET", het_offset),
-        plain("Partition", "P", "PARTITION", lambda row: row.partition),
+        ListField("Partition", "P", "PARTITION", lambda row: row.partition or None, nullable=True),
         plain("PendingTime", "", "PENDING_TIME", pending),
         when("PreemptTime", "", "PREEMPT_TIME", lambda job: job.preempt_s),
         null("Prefer", "", "PREFER", lambda job: job.request.prefer),

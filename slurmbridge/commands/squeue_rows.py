@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from slurmbridge.commands.common import array_tasks_text
 from slurmbridge.slurm import array
-from slurmbridge.slurm.jobspec import UNLIMITED_MIN
+from slurmbridge.slurm.jobspec import UNLIMITED_MIN, JobRequest
 from slurmbridge.slurm.memory import leading_int
 from slurmbridge.slurm.states import COMPLETING, PENDING, RUNNING, STAGE_OUT, SUSPENDED
 from slurmbridge.views.records import JobRecord, PartitionRecord
@@ -16,6 +16,7 @@ ID_ROOM = 31
 FLAG_STATES = ("COMPLETING", "CONFIGURING", "EXPEDITING", "RESIZING", "RESV_DEL_HOLD", "REQUEUED", "REQUEUE_FED",
                "REQUEUE_HOLD", "REVOKED", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED")
 STATE_FLAGS = frozenset(FLAG_STATES)
+_NOTHING = JobRequest(batch=False, work_dir="")
 _IN_QUEUE = frozenset({PENDING, RUNNING, SUSPENDED})
 
 
@@ -155,15 +156,18 @@ def wanted_bits(job: JobRecord, wanted: Sequence[WantedJob]) -> int:
     return 0
 
 
-def make_row(job: JobRecord, picked: int, texts: ArrayTexts) -> Row:
-    """``picked``: -1 = the whole record, else the bits of its pending tasks that were asked for."""
+def make_row(job: JobRecord, picked: int, texts: ArrayTexts, *, plain: bool = False) -> Row:
+    """``picked``: -1 = the whole record, else the bits of its pending tasks that were asked for.
+
+    ``plain``: the tasks in full, without the limit on how many run at once.
+    """
     row = Row(job, job.partition, job.priority)
     row.task_id = job.array_task_id
     if not job.array_pending:
         return row
     row.array_bits = job.array_pending
     if picked < 0:
-        row.array_text = array_tasks_text(job, texts.length)
+        row.array_text = array.ranges(tasks_of(row.array_bits)) if plain else array_tasks_text(job, texts.length)
         return row
     row.array_bits = picked
     tasks = tasks_of(picked)
@@ -172,6 +176,14 @@ def make_row(job: JobRecord, picked: int, texts: ArrayTexts) -> Row:
     else:
         row.array_text = array.ranges(tasks)
     return row
+
+
+def state_alone(job: JobRecord) -> JobRecord:
+    """All that --only-job-state is told of a job."""
+    return JobRecord(job.job_id, _NOTHING, array_job_id=job.array_job_id, array_task_id=job.array_task_id,
+                     array_pending=job.array_pending, het_job_id=job.het_job_id, het_offset=job.het_offset,
+                     state=job.state, flags=job.flags, num_nodes="0", num_cpus=0, num_tasks=0, min_cpus_node=0,
+                     oversubscribe="NO", user_name="root", group_name="root", time_limit_min=0)
 
 
 def per_partition(row: Row, partitions: Mapping[str, PartitionRecord], shown: Callable[[str], bool]) -> list[Row]:

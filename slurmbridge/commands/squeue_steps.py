@@ -107,21 +107,23 @@ def step_fields(shown: Shown) -> tuple[ListField[StepRow], ...]:
         return format_short(int(shown.now_s) - int(row.step.start_s))
 
     return (
-        ListField("ArrayJobId", "", "ARRAY_JOB_ID", lambda row: str(row.job.array_job_id or row.job.job_id)),
+        ListField("ArrayJobId", "", "ARRAY_JOB_ID", lambda row: str(row.job.array_job_id)),
         ListField("ArrayTaskId", "", "ARRAY_TASK_ID", lambda row: (
             "N/A" if row.job.array_task_id is None else str(row.job.array_task_id))),
         ListField("Cluster", "", "CLUSTER", lambda row: shown.cluster),
         ListField("Container", "", "CONTAINER", lambda row: row.step.container or None, nullable=True),
         nothing("ContainerId", "", "CONTAINERID"),
-        ListField("CPUFreq", "", "CPU_FREQ", lambda row: "-:"),
+        ListField("CPUFreq", "", "CPU_FREQ", lambda row: (
+            "0-0:0" if row.step.step_id in _NUMBERS else "Unknown-Unknown:Unknown")),
         nothing("cpus-per-tres", "", "CPUS_PER_TRES"),
         nothing("Gres", "", "TRES_PER_JOB"),
         ListField("JobId", "", "JOB_ID", lambda row: str(row.job.job_id)),
         nothing("mem-per-tres", "", "MEM_PER_TRES"),
         nothing("Network", "", "NETWORK"),
         ListField("Nodes", "N", "NODELIST", lambda row: joined(row.step.nodes), cut=False),
-        ListField("NumCPUs", "", "NUM_CPUS", lambda row: str(row.step.cpus)),
-        ListField("NumTasks", "A", "TASKS", lambda row: str(row.step.num_tasks)),
+        ListField("NumCPUs", "", "NUM_CPUS", lambda row: "0" if row.step.step_id in _NUMBERS else str(row.step.cpus)),
+        ListField("NumTasks", "A", "TASKS", lambda row: str(
+            len(row.step.nodes) if row.step.step_id == "extern" else row.step.num_tasks)),
         ListField("Partition", "P", "PARTITION", lambda row: row.job.partition),
         nothing("ResvPorts", "", "RESERVED_PORTS"),
         ListField("StartTime", "S", "START_TIME", lambda row: shown.time(row.step.start_s)),
@@ -139,7 +141,8 @@ def step_fields(shown: Shown) -> tuple[ListField[StepRow], ...]:
         nothing("tres-per-node", "b", "TRES_PER_JOB"),
         nothing("tres-per-socket", "", "TRES_PER_SOCKET"),
         nothing("tres-per-step", "", "TRES_PER_STEP"),
-        nothing("tres-per-task", "", "TRES_PER_TASK"),
+        ListField("tres-per-task", "", "TRES_PER_TASK", lambda row: (
+            None if row.step.step_id in _NUMBERS else row.job.request.tres_per_task), nullable=True),
         ListField("UserId", "U", "UID", lambda row: str(row.job.uid)),
         ListField("UserName", "u", "USER", lambda row: row.job.user_name or user_name(row.job.uid)),
     )

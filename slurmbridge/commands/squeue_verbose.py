@@ -37,8 +37,9 @@ def _verbose_lists(options: Options) -> list[str]:
         return str(entry.job_id) if entry.task_id is None else f"{entry.job_id}_{entry.task_id}"
 
     lines = [f"job_list[{i}] = {job(entry)}" for i, entry in enumerate(options.wanted or ())]
-    for name, value in (("name_list", options.names), ("licenses_list", options.licenses),
-                        ("part_list", options.partitions)):
+    names = filter(None, (options.names or "").split(","))
+    lines += [f"name_list[{i}] = {ord(name[0])}" for i, name in enumerate(names)]     # as Slurm prints them
+    for name, value in (("licenses_list", options.licenses), ("part_list", options.partitions)):
         lines += [f"{name}[{i}] = {word}" for i, word in enumerate(filter(None, (value or "").split(",")))]
     if options.all_states:
         lines.append("state_list = all")

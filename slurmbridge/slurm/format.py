@@ -117,6 +117,11 @@ def _cell(column: ListColumn[R]) -> Callable[[R], str]:
     return value                              # type: ignore[return-value]
 
 
+def _cuts(column: ListColumn[R]) -> bool:
+    """Whether a longer value is cut: C's ``%.5s`` cuts on the left-justified side whatever the field wants."""
+    return column.field is not None and (column.field.cut or not column.right)
+
+
 def _template(columns: Sequence[ListColumn[R]]) -> str:
     """The whole line as one format string, right for ASCII values."""
     parts = []
@@ -127,7 +132,7 @@ def _template(columns: Sequence[ListColumn[R]]) -> str:
         elif column.width < 0:
             spec = "{} "
         elif column.width:
-            cut = f".{column.width}" if column.field.cut else ""
+            cut = f".{column.width}" if _cuts(column) else ""
             spec = f"{{:{'>' if column.right else '<'}{column.width}{cut}}}"
         parts.append(spec + column.suffix.replace("{", "{{").replace("}", "}}"))
     return "".join(parts)
@@ -148,7 +153,7 @@ class ListLayout(Generic[R]):
         line = self._spec(*texts)
         if line.isascii():
             return line
-        return "".join([(fit(text, c.width, c.right, c.field.cut) if c.field else "") + c.suffix
+        return "".join([(fit(text, c.width, c.right, _cuts(c)) if c.field else "") + c.suffix
                         for text, c in zip(texts, self.columns)])
 
     def header(self) -> str:

@@ -73,6 +73,8 @@ CASES = [
     (["-p", "none"], [], "", 0),
     (["-p", "gpu", "1"], [], "", 0),
     (["--ctld", "-s", "TERM", "1"], [{"job_id": 1, "signal": 15}], "", 0),
+    (["--ctld", "-s", "TERM", "99"], [], "", 0),
+    (["--ctld", "-v", "99"], [], f"scancel: error: Kill job error on job id 99: {INVALID}\n", 0),
     ([], [], "scancel: error: No job identification provided\n", 1),
     (["x"], [], "scancel: error: Invalid job id x\n", 1),
     (["1x"], [], "scancel: error: Invalid job id 1x\n", 1),

@@ -115,6 +115,7 @@ def test_private_jobs_are_their_owners():
 
 FORMATS = [
     (["-o", "%.5l|%5P|%Q"], "TIME_|PARTI|PRIORITY\n1:00:00|gpu  |200\n"),
+    (["-o", "%5l|%.3M|%4N|%6R|%.3R"], "TIME_|TIM|NODE|NODELI|NODELIST(REASON)\n1:00:|0:00|    |(Prior|(Pr\n"),
     (["-o", "{%i:%j}"], "{JOBID:NAME}\n{2:Train}\n"),
     (["-o", "%k|%5k|%.9k|%8k"], "COMMENT|COMME|  COMMENT|COMMENT \n(null)|     |   (null)|(null)  \n"),
     (["-O", "JobID:6,name:.7,tres-per-node:-,STATE:###x###"],
@@ -145,7 +146,9 @@ def test_variables_for_formats():
 def test_job_states_alone():
     reply = FakeSession(queue(), now=NOW).call(run, "--only-job-state", "-j", "1,4", "-S", "i")
     assert reply.stdout == ("             JOBID ST\n                 1  R\n               4_0  R\n"
-                            "         4_[2-9%2] PD\n")
+                            "           4_[2-9] PD\n")
+    reply = FakeSession(queue(), now=NOW).call(run, "--only-job-state", "-h", "-o", "%i")
+    assert reply.stdout.split() == ["7", "8+1", "8+0", "6", "4_[2-9]", "2", "4_0", "1"]
 
 
 def test_file_names_with_their_patterns_replaced():
@@ -242,7 +245,7 @@ def test_everything_that_was_asked():
     reply = FakeSession(queue(), now=NOW).call(run, "-vv", "-j", "4_3", "-o", "%i", "-t", "PD", "-h")
     head, _, rest = reply.stdout.partition("last_update_time=")
     assert "jobs        = 4_3\n" in head and "state_list[0] = PENDING\n" in head and "job_list[0] = 4_3\n" in head
-    assert rest == "3600 records=2\n4_3\n"
+    assert rest == "0 records=2\n4_3\n"
 
 
 def test_help():
