@@ -64,12 +64,12 @@ def open_files(order: RunOrder) -> BatchFiles:
     return BatchFiles(*opened)
 
 
-def start_script(order: RunOrder, script: str, files: BatchFiles) -> int:
-    """The pid of the started script. Raises OSError when it cannot fork."""
+def start_script(order: RunOrder, script: str, files: BatchFiles, login: dict[str, str] | None = None) -> int:
+    """The pid of the started script. ``login``: the environment below the job's own. Raises OSError on no fork."""
     request = order.request
     if not os.path.isdir(request.work_dir) or not os.access(request.work_dir, os.X_OK):
         execution.enter_directory(request.work_dir, files.stderr_fd)
     return execution.start(execution.Command(
-        path=script, argv=[script, *request.script_args], env=environment.batch_environment(order),
+        path=script, argv=[script, *request.script_args], env=environment.batch_environment(order, login),
         cwd=request.work_dir, umask=request.umask, rlimits=request.rlimits,
         stdin_fd=files.stdin_fd, stdout_fd=files.stdout_fd, stderr_fd=files.stderr_fd))

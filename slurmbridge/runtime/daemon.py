@@ -14,8 +14,9 @@ import socket
 import time
 from typing import Any
 
-from slurmbridge.runtime import addresses, batch, execution, frames, processes
+from slurmbridge.runtime import addresses, batch, execution, frames, helpers, processes
 from slurmbridge.runtime.children import Children, add_usage
+from slurmbridge.runtime.gauges import MemoryGauge, gather_interval_s
 from slurmbridge.runtime.journal import JournalWriter
 from slurmbridge.runtime.order import RunOrder
 from slurmbridge.runtime.peers import PeerLost, Peers
@@ -130,13 +131,21 @@ class StepDaemon:
             return batch.IO_FAILURE_STATUS, {}
         self.batch_stderr = files.stderr_fd
         try:
-            self.batch_pid = batch.start_script(self.order, self.script, files)
-            ended = await self.children.watch(self.batch_pid)
+            login = None
+            if self.order.request.get_user_env is not None:
+                login = await helpers.login_environment(self.children, self.order.user_name, self.order.uid)
+            if self.ending:
+                return signal.SIGTERM, {}
+            gauge = MemoryGauge(gather_interval_s(self.order.request.acctg_freq
+                                                  or self.order.settings.get("JobAcctGatherFrequency")))
+            pid = self.batch_pid = batch.start_script(self.order, self.script, files, login)
+            gauge.add(pid)
+            ended = await self.children.watch(pid)
             self.batch_pid = None
             if not self.children.none_left:
                 await self.children.end_others(self.sessions.keeper_pids())
-            usage = dict(ended.usage)
-            add_usage(usage, self.children.orphan_usage)
+            usage = gauge.corrected(pid, ended)
+            add_usage(usage, {**self.children.orphan_usage, "max_rss_kb": 0})
             return ended.status, usage
         finally:
             self.batch_stderr = None

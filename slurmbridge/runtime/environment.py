@@ -152,10 +152,13 @@ def node_variables(order: RunOrder, node: NodeShare, step_gpus: Sequence[int] | 
     return found
 
 
-def batch_environment(order: RunOrder, task_pid: int = 0) -> dict[str, str]:
-    """All of the batch script's environment but SLURM_TASK_PID, which only its process knows (0: left out)."""
+def batch_environment(order: RunOrder, login: Mapping[str, str] | None = None) -> dict[str, str]:
+    """All of the batch script's environment but SLURM_TASK_PID, which only its process knows.
+
+    ``login`` is the user's login environment where it was asked for; what the job brought wins.
+    """
     request = order.request
-    env = split_environment(request.environment)
+    env = {**(login or {}), **split_environment(request.environment)}
     env |= {
         "SLURM_PRIO_PROCESS": env.get("SLURM_PRIO_PROCESS", "0"),
         "SLURM_SUBMIT_DIR": request.submit_dir or env.get("SLURM_SUBMIT_DIR", request.work_dir),
@@ -174,10 +177,7 @@ def batch_environment(order: RunOrder, task_pid: int = 0) -> dict[str, str]:
         "SLURM_TASKS_PER_NODE": tasks_per_node_text(job_task_counts(order)),
         "SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_GTIDS": "0",
         "TMPDIR": env.get("TMPDIR", "/tmp"),
-        "HOME": env.get("HOME", ""), "USER": env.get("USER", order.user_name),
     }
-    if task_pid:
-        env["SLURM_TASK_PID"] = str(task_pid)
     return env | bridge_variables(order)
 
 

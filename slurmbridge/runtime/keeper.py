@@ -20,6 +20,7 @@ from typing import Any
 
 from slurmbridge.runtime import execution, frames, processes
 from slurmbridge.runtime.children import Children, Exit, add_usage
+from slurmbridge.runtime.gauges import MemoryGauge
 from slurmbridge.runtime.taskio import Output, StdinPipe
 
 LINGER_S = 30.0
@@ -54,6 +55,7 @@ class StepKeeper:
 
     async def run(self) -> None:
         self.children = Children()
+        self.gauge = MemoryGauge(float(self.request.get("gather_s", 0)))
         orders = asyncio.create_task(self._obey())
         self._name = str(self.request["node"])
         usage: dict[str, float] = {}
@@ -136,6 +138,7 @@ class StepKeeper:
         finally:
             for fd in ours:
                 os.close(fd)
+        self.gauge.add(task.pid)
         return self.children.watch(task.pid)
 
     def _open_terminal(self, task: Task, window: list[int] | None) -> tuple[int, int, int]:
@@ -178,7 +181,7 @@ class StepKeeper:
 
     async def _await_exit(self, task: Task, ending: asyncio.Future[Exit]) -> None:
         result = await ending
-        self.ended.append((task.rank, result))
+        self.ended.append((task.rank, Exit(result.status, self.gauge.corrected(task.pid, result))))
         if task.stdin is not None:
             task.stdin.close()
         if self._tell_exits is None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmbridge.runtime import environment, stepenv, stepfiles
 from slurmbridge.runtime.environment import StepFacts
+from slurmbridge.runtime.gauges import gather_interval_s
 from slurmbridge.runtime.stepoptions import StepOptions
 from slurmbridge.runtime.stepplan import StepPlan, StepShare
 
@@ -35,6 +36,7 @@ def node_requests(session: SrunSession, step: StepOptions, plan: StepPlan, argvs
             "credential": order.credential, "step": session.step_name, "node": share.name, "first_node": index == 0,
             "cwd": opts["chdir"], "umask": session.umask, "append": append, "unbuffered": bool(opts["unbuffered"]),
             "rlimits": propagated_limits(opts["propagate"], session.request.get("rlimits") or {}, order.settings),
+            "gather_s": gather_interval_s(opts["acctg_freq"] or order.settings.get("JobAcctGatherFrequency")),
             "env": {**shared, **per_node}, "task_prolog": opts["task_prolog"], "task_epilog": opts["task_epilog"],
             "tasks": [_task(session, share, index, local, rank, argvs[rank], names, shared)
                       for local, rank in enumerate(share.tasks)],

@@ -8,7 +8,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from slurmbridge.runtime import execution, launch, stepenv, stepfiles
+from slurmbridge.runtime import execution, helpers, launch, stepenv, stepfiles
 from slurmbridge.runtime.client import RAW, START, Client
 from slurmbridge.runtime.environment import split_environment
 from slurmbridge.runtime.keeper import open_output
@@ -16,7 +16,7 @@ from slurmbridge.runtime.links import KeeperLink
 from slurmbridge.runtime.multiprog import MultiProgError, programs
 from slurmbridge.runtime.outcome import TaskStates, exit_message, worse
 from slurmbridge.runtime.stdin import StdinSource
-from slurmbridge.runtime.stepoptions import StepOptions, read_options
+from slurmbridge.runtime.stepoptions import StepOptions, read_step_options
 from slurmbridge.runtime.stepplan import StepPlan, StepRefused
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.option_values import ClientExit, Log
@@ -114,14 +114,15 @@ class SrunSession:
         self.own_umask = int(self.request.get("umask", 0o022))
         log = Log("srun")
         try:
-            step = read_options(env, self.cwd, [str(word) for word in self.request.get("argv", ())], self.order,
-                                time.time(), log)
+            step = read_step_options(env, self.cwd, [str(word) for word in self.request.get("argv", ())], self.order,
+                                     time.time(), log, owns_allocation=self.owns_allocation)
         except ClientExit as end:
             self.client.flush(log)
             if end.stdout:
                 self.client.write_soon(b"O", end.stdout.encode(errors="surrogateescape"))
             raise _Over(end.code) from None
-        self.client.flush(log)
+        if not self.owns_allocation:          # else the controller's reading has said it
+            self.client.flush(log)
         self.env = env
         self.opts = step.opts
         self.programs_text = self._read_programs(step)
@@ -268,14 +269,10 @@ class SrunSession:
         command = self.opts[which]
         if not command or command.lower() == "none" or self._client_gone:
             return
-        words = [command, *self.opts.argv]
-        with contextlib.suppress(OSError):
-            process = await asyncio.create_subprocess_exec(
-                *words, env={**self.env}, cwd=self.cwd, stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
-            out, err = await process.communicate()
-            await self.client.write(b"O", out)
-            await self.client.write(b"E", err)
+        _, out, err = await helpers.capture(self.daemon.children, [command, *self.opts.argv], self.env, self.cwd,
+                                            umask=self.own_umask)
+        await self.client.write(b"O", out)
+        await self.client.write(b"E", err)
 
     # ---- what the keepers say ---------------------------------------------------------------------------------------
 

@@ -1,7 +1,4 @@
-"""What an srun inside an allocation was asked for: its environment and command line, with srun's own checks.
-
-The texts, and what is only a warning, are srun's (srun(1)).
-"""
+"""What an srun inside an allocation was asked for, as a request for a step (srun(1))."""
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
@@ -11,14 +8,12 @@ from slurmbridge.runtime.layout import Distribution
 from slurmbridge.runtime.order import RunOrder
 from slurmbridge.runtime.stepplan import StepRequest
 from slurmbridge.slurm import hostlist, tres
-from slurmbridge.slurm.getopt import Parser
-from slurmbridge.slurm.option_env import ENVIRONMENT
+from slurmbridge.slurm.asking import run
 from slurmbridge.slurm.option_values import Caller, ClientExit, Log, OptionSet
-from slurmbridge.slurm.options import table_of
+from slurmbridge.slurm.srun_options import read_srun
 from slurmbridge.slurm.words import Distribution as Words
 
-NO_MPI = frozenset({"", "none"})
-MPI_LIST = "MPI plugin types are...\n\tnone\n"
+MAX_FILE = 16 << 20
 
 
 @dataclass(slots=True)
@@ -28,7 +23,6 @@ class StepOptions:
     opts: OptionSet
     argv: list[str]
     request: StepRequest
-    num_nodes_text: str = ""
 
     @property
     def name(self) -> str:
@@ -38,154 +32,54 @@ class StepOptions:
         return self.argv[0].rpartition("/")[2] if self.argv else ""
 
 
-def read_options(env: MutableMapping[str, str], cwd: str, argv: Sequence[str], order: RunOrder, now_s: float,
-                 log: Log) -> StepOptions:
-    """Raises ClientExit: the client ends with its code, what it says is in ``log``."""
+def read_step_options(env: MutableMapping[str, str], cwd: str, argv: Sequence[str], order: RunOrder, now_s: float,
+                      log: Log, *, owns_allocation: bool = False) -> StepOptions:
+    """``owns_allocation``: srun made the job itself, so the job's variables in ``env`` are not its input.
+
+    ``env`` may be changed. Raises ClientExit: the client ends with its code, what it says is in ``log``.
+    """
+    hidden = {name: env.pop(name) for name in _ALLOCATION_INPUT if name in env} if owns_allocation else {}
     caller = Caller(env, cwd, now_s, order.uid, order.settings)
-    opts = OptionSet("srun", caller, log)
-    for variable, key in ENVIRONMENT["srun"]:
-        if variable in env:
-            opts.process(key, env[variable], by_env=True)
-    for early in (True, False):
-        parser = Parser("srun", argv, table_of("srun"))
-        while (item := parser.next()) is not None:
-            if parser.error:
-                if early:
-                    continue
-                log.raw(parser.error)
-            opts.process(*item, by_env=False, early=early)
-    opts.argv = list(parser.operands)
-    if opts["mpi"] == "list":
-        raise ClientExit(0, MPI_LIST)
-    if (opts["mpi"] or "") not in NO_MPI:
-        log.error(f"Couldn't find the specified plugin name for mpi/{opts['mpi']} looking at all files")
-        log.error(f"cannot find mpi plugin for mpi/{opts['mpi']}")
-        log.error(f"Invalid MPI type '{opts['mpi']}', --mpi=list for acceptable types")
+    try:
+        components = run(read_srun(caller, list(argv), log), _read_file)
+    finally:
+        env.update(hidden)
+    opts = components[0]
+    if len(components) > 1 or opts["het_group"]:
+        log.error('Heterogeneous steps (":", --het-group) are not supported by slurmbridge yet')
         raise ClientExit(1)
-    if not opts.argv and not opts["test_only"]:
-        raise log.fatal("No command given to execute.")
-    if ":" in opts.argv or opts["het_group"]:
-        log.error("Heterogeneous steps (\":\", --het-group) are not supported by slurmbridge yet")
-        raise ClientExit(1)
-    _validate(opts, log)
-    _verify(opts, log)
+    _refuse_unsupported(opts, log)
     return StepOptions(opts, opts.argv, _request(opts, order, log))
 
 
-def _validate(opts: OptionSet, log: Log) -> None:
-    """Options that exclude each other or follow from each other."""
-    memory = ("mem", "mem-per-cpu", "mem-per-gpu")
-    by_cli = [name for name in memory if opts.by_cli(name)]
-    if len(by_cli) > 1:
-        raise log.fatal("--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.")
-    if by_cli:
-        for name in memory:
-            if name not in by_cli:
-                opts.reset(name)
-    elif sum(opts.from_env(name) for name in memory) > 1:
-        raise log.fatal("SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive.")
-    _settle_tres_per_task(opts, log)
-    if opts["exact"] and opts["whole"]:
-        log.error("--exact and --whole are mutually exclusive.")
+_ALLOCATION_INPUT = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NUM_NODES", "SLURM_JOB_NODELIST")
+
+
+def _read_file(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(MAX_FILE)
+
+
+def _refuse_unsupported(opts: OptionSet, log: Log) -> None:
+    """What a step cannot be given here is refused, not left out."""
+    mpi = opts["mpi"] or opts.caller.conf.get("MpiDefault") or "none"
+    if mpi != "none":
+        log.error(f"Couldn't find the specified plugin name for mpi/{mpi} looking at all files")
+        log.error(f"cannot find mpi plugin for mpi/{mpi}")
+        log.error(f"Invalid MPI type '{mpi}', --mpi=list for acceptable types")
         raise ClientExit(1)
-    if opts.by_cli("exclusive") and opts.by_cli("overlap"):
-        log.error("--exclusive and --overlap are mutually exclusive")
-        raise ClientExit(1)
-    if opts["relative"] is not None and (opts["exclude"] or opts["nodelist"]):
-        log.error("-r,--relative not allowed with -w,--nodelist or -x,--exclude.")
-        raise ClientExit(1)
-    if opts["quiet"] and opts["verbose"]:
-        log.error("don't specify both --verbose (-v) and --quiet (-Q)")
-        raise ClientExit(1)
-    if opts["pty"] is not None and (opts["error"] or opts["input"] or opts["output"]):
-        log.error("--error/--input/--output are incompatible with --pty")
-        raise ClientExit(1)
-
-
-def _settle_tres_per_task(opts: OptionSet, log: Log) -> None:
-    """-c and --tres-per-task=cpu:N say the same; the command line wins over the environment."""
-    text = opts["tres_per_task"]
-    listed = next((item.amount for item in tres.items(text, "cpu")), None) if text else None
-    if listed is None:
-        if opts["cpus_set"]:
-            opts["tres_per_task"] = ",".join(part for part in (f"cpu={opts['cpus_per_task']}", text) if part)
-        return
-    if opts["cpus_set"] and listed != opts["cpus_per_task"]:
-        if opts.by_cli("cpus-per-task") and opts.from_env("tres-per-task"):
-            opts["tres_per_task"] = tres.replace_count(text, "cpu", opts["cpus_per_task"])
-            return
-        if opts.from_env("cpus-per-task") and opts.from_env("tres-per-task"):
-            raise log.fatal("cpus-per-task set by two different environment variables SLURM_CPUS_PER_TASK="
-                            f"{opts['cpus_per_task']} != SLURM_TRES_PER_TASK=cpu={listed}")
-        if opts.by_cli("cpus-per-task") and opts.by_cli("tres-per-task"):
-            raise log.fatal("You can not have --tres-per-task=cpu: and --cpus-per-task together")
-    opts["cpus_per_task"], opts["cpus_set"] = listed, True
-
-
-def _verify(opts: OptionSet, log: Log) -> None:
-    """srun's arithmetic on tasks and nodes."""
-    is_arbitrary = _layout(opts).startswith("arbitrary")
-    _read_node_list(opts, log)
-    if is_arbitrary and opts["nodelist"]:
-        hosts = hostlist.expand(opts["nodelist"])
-        if opts.from_env("ntasks") or not opts["ntasks_set"]:
-            opts["ntasks"], opts["ntasks_set"] = len(hosts), True
-        if opts.from_env("nodes") or not opts["nodes_set"]:
-            opts["min_nodes"] = opts["max_nodes"] = len(set(hosts))
-            opts["nodes_set"] = True
-    if opts["max_nodes"] and opts["min_nodes"] > opts["max_nodes"]:
-        log.error(f"invalid number of nodes (-N {opts['min_nodes']}-{opts['max_nodes']})")
-        raise ClientExit(1)
-    listed = _unique(opts["nodelist"])
-    if listed and not opts["nodes_set"]:
-        opts["min_nodes"], opts["nodes_set"] = len(listed), True
-    per_node = opts["ntasks_per_node"]
-    fixed = opts["min_nodes"] == opts["max_nodes"] or not opts["max_nodes"]
-    if opts["nodes_set"] and fixed and per_node is None and not opts["ntasks_set"]:
-        opts["ntasks"] = opts["min_nodes"]
-    elif opts["nodes_set"] and opts["ntasks_set"]:
-        _fit_nodes_to_tasks(opts, listed, log)
-        _check_tasks_per_node(opts, log)
-    if opts["ntasks_per_node"] is not None and not opts["ntasks_set"]:
-        opts["ntasks"], opts["ntasks_set"] = opts["min_nodes"] * opts["ntasks_per_node"], True
-
-
-def _read_node_list(opts: OptionSet, log: Log) -> None:
-    path = opts["nodefile"] or (opts["nodelist"] if "/" in (opts["nodelist"] or "") else None)
-    if path is None:
-        return
-    try:
-        with open(path if path.startswith("/") else f"{opts.caller.cwd}/{path}", encoding="utf-8") as file:
-            words = [word for line in file for word in line.partition("#")[0].replace(",", " ").split()]
-    except (OSError, ValueError):
-        log.error("Invalid --nodefile node file")
-        raise ClientExit(255) from None
-    opts["nodelist"] = ",".join(words)
-
-
-def _fit_nodes_to_tasks(opts: OptionSet, listed: list[str], log: Log) -> None:
-    if opts["ntasks"] < opts["max_nodes"]:
-        opts["max_nodes"] = opts["ntasks"]
-    if opts["ntasks"] >= opts["min_nodes"]:
-        return
-    log.warning(f"can't run {opts['ntasks']} processes on {opts['min_nodes']} nodes, "
-                f"setting nnodes to {opts['ntasks']}")
-    opts.process("N", str(opts["ntasks"]), by_env=False)
-    if len(listed) > opts["min_nodes"]:
-        opts["nodelist"] = ",".join(listed[:opts["min_nodes"]])
-
-
-def _check_tasks_per_node(opts: OptionSet, log: Log) -> None:
-    per_node = opts["ntasks_per_node"]
-    if per_node is None:
-        return
-    if opts.from_env("ntasks") and not opts.from_env("nodes"):
-        opts.reset("n")
-    elif opts["max_nodes"] and opts["ntasks"] > opts["max_nodes"] * per_node:
-        log.warning(f"can't honor --ntasks-per-node set to {per_node} which doesn't match the requested tasks "
-                    f"{opts['ntasks']} with the maximum number of requested nodes {opts['max_nodes']}. "
-                    "Ignoring --ntasks-per-node.")
-        opts.reset("ntasks-per-node")
+    for field, option in (("bcast", "--bcast"), ("container", "--container"), ("container_id", "--container-id"),
+                          ("container-image", "--container-image"), ("no_allocate", "--no-allocate"),
+                          ("test_only", "--test-only"), ("debugger_test", "--debugger-test"),
+                          ("resv_ports", "--resv-ports"), ("send_libs", "--send-libs")):
+        if opts.values.get(field) not in (None, False, ""):
+            log.error(f"{option} is not supported for steps by slurmbridge")
+            raise ClientExit(1)
+    if opts["begin"]:
+        log.error("--begin is ignored because nodes are already allocated.")
+    if opts["x11"] is not None:
+        log.error("Ignoring --x11 option for a job step within an existing job. "
+                  "Set x11 options at job allocation time.")
 
 
 def _request(opts: OptionSet, order: RunOrder, log: Log) -> StepRequest:
@@ -208,18 +102,22 @@ def _request(opts: OptionSet, order: RunOrder, log: Log) -> StepRequest:
         log.error(f"Minimum node count > allocated node count ({opts['min_nodes']} > {total})")
         raise ClientExit(1)
     max_nodes = min(opts["max_nodes"] or opts["min_nodes"], usable)
+    listed = _node_names(opts)
+    if opts["ntasks_set"] and opts["min_nodes"] == opts["ntasks"] < len(set(listed)) and not _is_arbitrary(opts):
+        listed = listed[:opts["min_nodes"]]   # as many nodes as tasks
     num_tasks = _tasks(opts)
     exact = bool(opts["exact"] or opts["cpus_set"] or opts["cpus_per_gpu"])
     if opts["overcommit"] or num_tasks is None:
         cpu_count = 0
     else:
         cpu_count = num_tasks * (opts["cpus_per_task"] if opts["cpus_set"] else 1)
-    mem_per_cpu, mem_per_node = opts["mem_per_cpu"], opts["mem"]
+    mem_per_cpu, mem_per_node = (0, 0) if opts["external_launcher"] else (opts["mem_per_cpu"], opts["mem"])
     return StepRequest(
         num_tasks=num_tasks, min_nodes=opts["min_nodes"], max_nodes=max(max_nodes, opts["min_nodes"]),
         cpu_count=cpu_count, cpus_per_task=opts["cpus_per_task"] if opts["cpus_set"] else 0, whole=not exact,
-        overlap=bool(opts["overlap"]), overcommit=bool(opts["overcommit"]), mem_per_cpu_mb=mem_per_cpu or None,
-        mem_per_node_mb=mem_per_node or None, node_list=_node_names(opts), exclude=excluded, relative=opts["relative"],
+        overlap=bool(opts["overlap"] or opts["external_launcher"]), overcommit=bool(opts["overcommit"]),
+        mem_per_cpu_mb=mem_per_cpu or None,
+        mem_per_node_mb=mem_per_node or None, node_list=listed, exclude=excluded, relative=opts["relative"],
         feature=opts["constraint"] or "", distribution=_distribution(opts, num_tasks, mem_per_cpu, mem_per_node),
         ntasks_per_node=opts["ntasks_per_node"] or 0, gres_per_node=_gres_per_node(opts),
         gres_per_step=_gpu_counts(opts["gpus"]) if opts.by_cli("gpus") else (),
@@ -236,6 +134,10 @@ def _tasks(opts: OptionSet) -> int | None:
     if opts["cpus_set"] and not opts["ntasks_set"]:
         return None
     return int(max(opts["ntasks"], opts["min_nodes"]))
+
+
+def _is_arbitrary(opts: OptionSet) -> bool:
+    return _layout(opts).startswith("arbitrary")
 
 
 def _layout(opts: OptionSet) -> str:
@@ -263,7 +165,7 @@ def _unique(text: str | None) -> list[str]:
 def _node_names(opts: OptionSet) -> tuple[str, ...]:
     if not opts["nodelist"]:
         return ()
-    return tuple(hostlist.expand(opts["nodelist"])) if _layout(opts).startswith("arbitrary") \
+    return tuple(hostlist.expand(opts["nodelist"])) if _is_arbitrary(opts) \
         else tuple(_unique(opts["nodelist"]))
 
 

@@ -211,7 +211,7 @@ wait %1; echo one $?; wait %2; echo two $?""")
 
 
 def test_cancelled_job_says_so_in_its_steps(rig):
-    job = rig.launch("srun bash -c 'touch ready.$SLURM_PROCID; exec sleep 30'", nodes=2)
+    job = rig.launch("exec srun bash -c 'touch ready.$SLURM_PROCID; exec sleep 30'", nodes=2)
     until(lambda: (job.folder / "ready.0").exists() and (job.folder / "ready.1").exists())
     rig.call(rig.engine.terminate(job.run, cause="CANCELLED", grace_s=2))
     rig.wait(job)
