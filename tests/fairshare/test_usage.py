@@ -75,6 +75,17 @@ def test_a_running_job_adds_unrounded_billing_up_to_the_root(qos: str, factor: f
     assert association(made, "ml", "fsj").usage_raw == 0
 
 
+def test_a_run_of_one_second_as_recorded() -> None:
+    """On real Slurm (-n3 --gres=gpu:v100:1, QOS with UsageFactor 2, half-life 7 days): RawUsage 23, 99 MB-minutes."""
+    made = cluster(decay_half_life_s=7 * 86400)
+    made.accounting.qos["high"].usage_factor = 2.0
+    job = running(made, cases.NOW_S + 1, qos="high")
+    job.state, job.end_s = "FAILED", cases.NOW_S + 2
+    made.job_over(job, cases.NOW_S + 2)
+    user = association(made, "ml", "fsk")
+    assert (int(user.usage_raw), int(user.usage_tres_raw["mem"] / 60)) == (23, 99)
+
+
 def test_decay_comes_before_what_is_new_and_new_usage_decays_over_its_interval() -> None:
     made = cluster(decay_half_life_s=3600)
     made.set_usage([("ml", "fsk", 1000.0), ("qcd", "fsa", 500.0)])
