@@ -274,8 +274,8 @@ def node_names(opts: OptionSet, text: str) -> hostlist.Hostlist:
 
 def arbitrary_counts(opts: OptionSet) -> None:
     """An arbitrary layout has the tasks and nodes that its list names."""
-    text = opts["nodelist"]
-    if not is_arbitrary(opts) or not text or (opts["nodes_set"] and opts["ntasks_set"]) or "{" in text:
+    text = opts["nodelist"] or ""
+    if not is_arbitrary(opts) or (opts["nodes_set"] and opts["ntasks_set"]) or "{" in text:
         return
     names = node_names(opts, text)
     if not opts["ntasks_set"]:

@@ -167,8 +167,14 @@ def profile(opts: OptionSet, option: Option, argument: str | None) -> bool:
 
 
 def signal(opts: OptionSet, option: Option, argument: str | None) -> bool:
-    opts["signal"] = words.parse_warn_signal(argument or "")
-    return opts["signal"] is not None or opts.invalid(option)
+    before: words.WarnSignal | None = opts["signal"]
+    warn = words.parse_warn_signal(argument or "")
+    if warn is None:
+        return opts.invalid(option)
+    if before is not None:                    # R and B stay once they were said
+        warn = warn._replace(batch=warn.batch or before.batch, reservation=warn.reservation or before.reservation)
+    opts["signal"] = warn
+    return True
 
 
 def umask(opts: OptionSet, option: Option, argument: str | None) -> bool:

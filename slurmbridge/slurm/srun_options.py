@@ -208,6 +208,7 @@ def _derive(opts: OptionSet, packed: bool, in_job: bool) -> None:
             log.warning(f"can't run {opts['ntasks']} processes on {opts['min_nodes']} nodes, setting nnodes to "
                         f"{opts['ntasks']}")
             opts.process("N", str(opts["ntasks"]), by_env=False)
+            _shorten_node_list(opts)
         if per_node is not None and opts.from_env("ntasks") and not opts.from_env("nodes"):
             opts.reset("n")
         elif per_node is not None:
@@ -215,6 +216,16 @@ def _derive(opts: OptionSet, packed: bool, in_job: bool) -> None:
     if opts["ntasks_per_node"] is not None and not opts["ntasks_set"]:
         opts["ntasks"] = opts["min_nodes"] * opts["ntasks_per_node"]
         opts["ntasks_set"] = True
+
+
+def _shorten_node_list(opts: OptionSet) -> None:
+    """No more nodes than tasks: the last names of -w go."""
+    if not opts["nodelist"] or "{" in opts["nodelist"]:
+        return
+    names = checks.node_names(opts, opts["nodelist"])
+    names.unique()
+    if len(names) > opts["min_nodes"]:
+        opts["nodelist"] = hostlist.compress(list(names)[:opts["min_nodes"]])
 
 
 def _honour_tasks_per_node(opts: OptionSet, packed: bool, in_job: bool) -> None:

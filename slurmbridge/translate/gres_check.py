@@ -190,12 +190,18 @@ class _Check:
         min_cpus = 0
         most_cpus = max((gres.cpus for gres in self.found.values()), default=0)
         types: dict[str, list[_Gres]] = {}
+        failure: GresRefused | None = None
         for gres in self.found.values():
-            self.one(gres)
+            try:
+                self.one(gres)
+            except GresRefused as refused:
+                failure = refused
+                break
             sharing |= gres.name == "gpu" and any(name in ("mps", "shard") for name in self.known)
             shared |= gres.name in ("mps", "shard")
             if sharing and shared:
-                raise GresRefused(errors.ESLURM_INVALID_GRES)
+                failure = GresRefused(errors.ESLURM_INVALID_GRES)
+                break
             if most_cpus and gres.name == "gpu":
                 min_cpus += most_cpus * gres.total
                 cpus = True
@@ -204,14 +210,16 @@ class _Check:
             c.min_cpus = max(c.min_cpus, min_cpus)
         if c.cpus_per_task is not None and c.num_tasks is not None:
             c.min_cpus = max(c.min_cpus, c.cpus_per_task * c.num_tasks)
-        if shared and "gpu" in (self.requests.tres_freq or ""):
-            raise GresRefused(errors.ESLURM_INVALID_GRES)
-        for records in types.values():
-            untyped = [g for g in records if not g.type]
-            if untyped and len(untyped) < len(records):
-                generic = untyped[0]
-                if generic.per_job or generic.per_node or generic.per_socket or generic.per_task:
-                    raise GresRefused(errors.ESLURM_INVALID_GRES_TYPE)
+        if failure is None and shared and "gpu" in (self.requests.tres_freq or ""):
+            failure = GresRefused(errors.ESLURM_INVALID_GRES)
+        mixed = [g for records in types.values() for g in records
+                 if not g.type and any(other.type for other in records)]
+        if mixed:                             # this verdict replaces the one before, in Slurm too
+            failure = None
+            if any(g.per_job or g.per_node or g.per_socket or g.per_task for g in mixed):
+                failure = GresRefused(errors.ESLURM_INVALID_GRES_TYPE)
+        if failure is not None:
+            raise failure
 
     def one(self, g: _Gres) -> None:
         """The relations within one kind of gres, in Slurm's order."""
