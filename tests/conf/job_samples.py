@@ -73,7 +73,7 @@ def _tasks(text: str) -> tuple[int | None, int | None]:
 def record_of(text: str) -> JobRecord:
     """The record and its request, as far as the text tells them."""
     f = fields_of(text)
-    boards, sockets, cores, threads = f["ReqB:S:C:T"].split(":")
+    cores, threads = f["ReqB:S:C:T"].split(":")[2:]
     per_node, per_board, per_socket, per_core = f["NtasksPerN:B:S:C"].split(":")
     user, uid = re.fullmatch(r"(.*)\((\d+)\)", f["UserId"]).groups()
     group, gid = re.fullmatch(r"(.*)\((\d+)\)", f["GroupId"]).groups()
@@ -100,7 +100,8 @@ def record_of(text: str) -> JobRecord:
     return JobRecord(
         int(f["JobId"]), request, array_job_id=int(f.get("ArrayJobId", 0)), array_task_id=task, array_pending=bits,
         array_max_running=int(f.get("ArrayTaskThrottle", 0)), het_job_id=int(f.get("HetJobId", 0)),
-        het_offset=int(f.get("HetJobOffset", 0)), het_job_ids=_range(f.get("HetJobIdSet")), user_name=user, uid=int(uid),
+        het_offset=int(f.get("HetJobOffset", 0)), het_job_ids=_range(f.get("HetJobIdSet")),
+        user_name=user, uid=int(uid),
         group_name=group, gid=int(gid), name=f["JobName"], account=f["Account"], partition=f["Partition"], qos=f["QOS"],
         priority=int(f["Priority"]), nice=int(f["Nice"]), reason=f["Reason"] if state == "PENDING" else "",
         reason_desc=f["Reason"], state=state, scheduler=f["Scheduler"], last_sched_eval_s=_time(f["LastSchedEval"]),

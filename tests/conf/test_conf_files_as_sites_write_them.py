@@ -75,7 +75,8 @@ def test_default_lines_apply_to_what_comes_after_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("line", "shape"), [
     ("CPUs=8", (8, 8, 1, 1)), ("Sockets=2 CoresPerSocket=4", (8, 2, 4, 1)),
-    ("Sockets=2 CoresPerSocket=4 ThreadsPerCore=2", (16, 2, 4, 2)), ("CPUs=16 CoresPerSocket=4 ThreadsPerCore=2", (16, 2, 4, 2)),
+    ("Sockets=2 CoresPerSocket=4 ThreadsPerCore=2", (16, 2, 4, 2)),
+    ("CPUs=16 CoresPerSocket=4 ThreadsPerCore=2", (16, 2, 4, 2)),
     ("Boards=2 SocketsPerBoard=2 CoresPerSocket=3", (12, 4, 3, 1)), ("Procs=4", (4, 4, 1, 1)),
     ("CPUs=7 Sockets=2 CoresPerSocket=4", (8, 2, 4, 1)), ("", (1, 1, 1, 1))])
 def test_counts_that_are_not_given_are_inferred(tmp_path: Path, line: str, shape: tuple[int, ...]) -> None:
@@ -97,9 +98,11 @@ def test_node_sets_and_down_nodes(tmp_path: Path) -> None:
 
 def test_partition_values_become_typed(tmp_path: Path) -> None:
     conf = read(tmp_path, HEAD + NODES + "PartitionName=p Nodes=n1 Default=YES\n"
-                "PartitionName=q Nodes=n2 Default=YES MaxTime=1-0 DefaultTime=UNLIMITED AllowQos=High,low DenyAccounts=X "
+                "PartitionName=q Nodes=n2 Default=YES MaxTime=1-0 DefaultTime=UNLIMITED AllowQos=High,low "
+                "DenyAccounts=X "
                 "MaxNodes=2 PriorityTier=3 GraceTime=30 MaxMemPerNode=500 DefMemPerNode=100 DefMemPerCPU=7 State=drain "
-                "OverSubscribe=yes:2 PreemptMode=off TRESBillingWeights=CPU=1.0,Mem=0.25G AllowGroups=ALL OverTimeLimit=5\n")
+                "OverSubscribe=yes:2 PreemptMode=off TRESBillingWeights=CPU=1.0,Mem=0.25G AllowGroups=ALL "
+                "OverTimeLimit=5\n")
     partitions = make_partitions(conf, make_nodes(conf, 0.0))
     q = partitions["q"]
     assert not partitions["p"].default and q.default
@@ -113,7 +116,8 @@ def test_partition_values_become_typed(tmp_path: Path) -> None:
 def test_gres_types_come_from_gres_conf(tmp_path: Path) -> None:
     conf = read(tmp_path, HEAD + "GresTypes=gpu\nNodeName=n[1-2] CPUs=8 Gres=gpu:4(S:0-1)\n"
                 "NodeName=n3 CPUs=8 Gres=gpu:a100:2,gpu:v100:1,tape:2K\n",
-                "AutoDetect=nvml\nNodeName=n[1-2] Name=gpu Type=h100 File=/dev/nvidia[0-3] Cores=0-7\nName=tape Count=2048\n")
+                "AutoDetect=nvml\nNodeName=n[1-2] Name=gpu Type=h100 File=/dev/nvidia[0-3] Cores=0-7\n"
+                "Name=tape Count=2048\n")
     assert conf.nodes["n1"].gres == {"gpu:h100": 4}
     assert conf.gres_devices["n2"]["gpu:h100"][3] == "/dev/nvidia3"
     assert conf.nodes["n3"].gres == {"gpu:a100": 2, "gpu:v100": 1, "tape": 2048}
@@ -182,7 +186,8 @@ def test_lint_names_every_unused_key_once_with_its_meaning(tmp_path: Path) -> No
 
 def test_the_default_configuration_is_four_nodes_of_this_machine(tmp_path: Path) -> None:
     conf = read(tmp_path, default_conf_text(Machine(6, 8000, "box")))
-    assert [(n.name, n.cpus, n.real_memory_mb) for n in conf.nodes.values()] == [(f"node{i}", 6, 2000) for i in (1, 2, 3, 4)]
+    assert [(n.name, n.cpus, n.real_memory_mb) for n in conf.nodes.values()] == [
+        (f"node{i}", 6, 2000) for i in (1, 2, 3, 4)]
     partitions = make_partitions(conf, make_nodes(conf, 0.0))
     assert partitions["main"].default and partitions["main"].nodes_text == "node[1-4]"
     assert conf.accounting_enforce == frozenset() and conf.first_job_id == 1 and lint(conf) == [] and conf.notes == []

@@ -50,8 +50,10 @@ def test_unknown_letters_are_told_and_may_be_left_out() -> None:
 
 
 @pytest.mark.parametrize(("text", "row"), [
-    ("jobid", "123456              "), ("JobID:|,Partition:|", "123456|batch|"), ("jobid:4,partition:.8", "1234   batch"),
-    ("jobid:\x1f,PARTITION:10x,name:.3", "123456\x1fbatch     xa l"), ("jobid:###t###,name:", "123456###t###a longer name"),
+    ("jobid", "123456              "), ("JobID:|,Partition:|", "123456|batch|"),
+    ("jobid:4,partition:.8", "1234   batch"),
+    ("jobid:\x1f,PARTITION:10x,name:.3", "123456\x1fbatch     xa l"),
+    ("jobid:###t###,name:", "123456###t###a longer name"),
     ("frob,jobid:3", "123"), ("frob:5sep,jobid:3", "sep123"), ("jobid:-1,name:-5x", "123456 a longer name x"),
     (",,jobid:2,", "12"), ("jobid: 8|", "123456  |")])
 def test_names(text: str, row: str) -> None:
@@ -77,7 +79,8 @@ def test_sized_and_resized_fields() -> None:
     assert layout.row("x") == "x4  |" and layout.resized({"N": 2}).row("x") == "x2|" and layout.names() == {"N"}
 
 
-ROW = {"id": "12345678", "name": "a longer name", "n": "1234567", "end": "2026-01-01T00:00:00", "none": None, "f": "12345.5"}
+ROW = {"id": "12345678", "name": "a longer name", "n": "1234567", "end": "2026-01-01T00:00:00",
+       "none": None, "f": "12345.5"}
 COLUMNS = (
     ColumnField[dict[str, str | None]]("JobID", 6, lambda r: r["id"]),
     ColumnField[dict[str, str | None]]("JobName", -8, lambda r: r["name"]),

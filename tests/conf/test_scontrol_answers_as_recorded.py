@@ -146,7 +146,8 @@ def test_jobs_by_their_names(call: Recorded) -> None:
     records = {one.job_id: one for one in map(record_of, blocks(call))}
     for job in records.values():
         job.sluid = "s9A9M8N684Q600" if job.job_id == 1 else "s9A9M8N684QT00"
-        job.allocation = {1: [NodeAllocation("n1", 3, 3000, cores=(0, 1, 16)), NodeAllocation("n2", 1, 1000, cores=(0,))],
+        job.allocation = {1: [NodeAllocation("n1", 3, 3000, cores=(0, 1, 16)),
+                              NodeAllocation("n2", 1, 1000, cores=(0,))],
                           4: [NodeAllocation("n1", 1, 1000, cores=(2,))]}.get(job.job_id, [])
     if call.argv[-1] == "3_4":                    # the array is one record: the task is shown out of it
         records[3].array_task_id, records[3].array_pending = None, 0b1111111111

@@ -51,7 +51,8 @@ def test_steps_as_recorded() -> None:
     views.jobs[434] = job(434, nodes=("g2",), batch_host="vm")
     views.jobs[434].request.tres_per_node = "gres/gpu:v100:1"
     for step_id, name, tasks in (("extern", "extern", 1), ("batch", "batch", 1), ("0", "sleep", 2)):
-        views.jobs[434].steps[step_id] = StepRecord(434, step_id, name, start_s=NOW_S - 10, nodes=("g2",), num_tasks=tasks)
+        views.jobs[434].steps[step_id] = StepRecord(
+            434, step_id, name, start_s=NOW_S - 10, nodes=("g2",), num_tasks=tasks)
     step = views.jobs[434].steps["0"]
     step.cpus, step.layout = 2, "Block"
     step.tres = {"cpu": 2, "mem": 2000, "node": 1, "gres/gpu": 1, "gres/gpu:v100": 1}
@@ -122,7 +123,8 @@ def test_what_is_asked_of_the_controller(argv: str, calls: list[tuple[Any, ...]]
 
 
 @pytest.mark.parametrize(("code", "text"), [
-    (errors.ESLURM_ACCESS_DENIED, "Invalid user id"), (errors.ESLURM_INVALID_NODE_STATE, "Invalid node state specified")])
+    (errors.ESLURM_ACCESS_DENIED, "Invalid user id"),
+    (errors.ESLURM_INVALID_NODE_STATE, "Invalid node state specified")])
 @pytest.mark.parametrize(("argv", "act", "prefix"), [
     ("update node=n1 weight=7", "update_node", "slurm_update error"),
     ("update part=debug state=up", "update_partition", "slurm_update error"),
@@ -136,8 +138,8 @@ def test_refusals_of_administration(code: int, text: str, argv: str, act: str, p
 def test_what_the_controller_sends_along_is_said_first() -> None:
     told = SlurmError(errors.ESLURM_INVALID_TIME_LIMIT, details=("limit is 5",))
     _, reply = asked("update", "jobid=12", "timelimit=90", refuse={"update_job": told})
-    assert reply.stderr == ("scontrol: error: limit is 5\nRequested time limit is invalid (missing or exceeds some limit) "
-                            "for job 12\n") and reply.exit_code == 1
+    assert reply.stderr == ("scontrol: error: limit is 5\nRequested time limit is invalid (missing or exceeds some "
+                            "limit) for job 12\n") and reply.exit_code == 1
 
 
 @pytest.mark.parametrize("argv", ["--json show job", "show nodes --yaml", "--json=v0.0.41 ping"])

@@ -56,13 +56,16 @@ def test_samples(name: str, argv: tuple[str, ...]) -> None:
         assert text == sample(f"sinfo_{name}.txt")
 
 
-@pytest.mark.parametrize(("name", "argv", "same"), [
-    ("SINFO_ALL", ("1",), ("-a",)), ("SINFO_FORMAT", ("%N %D",), ("-o", "%N %D")), ("SINFO_PARTITION", ("gpu",), ("-p", "gpu")),
-    ("SINFO_SORT", ("-N",), ("-S", "-N"))])
-def test_environment(name: str, argv: tuple[str, ...], same: tuple[str, ...]) -> None:
-    session = FakeSession(lab_views())
-    assert run(sinfo.run, session, env={name: argv[0]}).stdout == run(sinfo.run, session, *same).stdout
-    assert run(sinfo.run, session, "-o", "%P", env={name: argv[0]}).stdout.startswith("PARTITION")
+@pytest.mark.parametrize(("name", "value", "same"), [
+    ("SINFO_ALL", "1", ("-a",)), ("SINFO_FORMAT", "%N %D", ("-o", "%N %D")), ("SINFO_PARTITION", "gpu", ("-p", "gpu")),
+    ("SINFO_SORT", "-N", ("-S", "-N"))])
+def test_environment(name: str, value: str, same: tuple[str, ...]) -> None:
+    views = lab_views()
+    views.partitions["debug"].hidden = True
+    session = FakeSession(views, identity=USER)
+    assert run(sinfo.run, session, env={name: value}).stdout == run(sinfo.run, session, *same).stdout
+    assert run(sinfo.run, session, env={name: value}).stdout != run(sinfo.run, session).stdout
+    assert run(sinfo.run, session, "-o", "%P", env={name: value}).stdout.startswith("PARTITION")
 
 
 def test_repeats_until_the_caller_leaves() -> None:
@@ -91,7 +94,8 @@ def test_hidden_and_closed_partitions_show_only_when_asked_for() -> None:
     ("DOWN", "NOT_RESPONDING", 0, "down*", "down*", "DOWN+NOT_RESPONDING"), ("DOWN", "", 0, "down", "down", "DOWN"),
     ("IDLE", "COMPLETING", 0, "comp", "completing", "IDLE+COMPLETING"),
     ("IDLE", "COMPLETING", 64, "alloc+", "allocated+", "ALLOCATED+COMPLETING"),
-    ("IDLE", "PLANNED", 0, "plnd", "planned", "IDLE+PLANNED"), ("IDLE", "PLANNED", 4, "mix-", "mixed-", "MIXED+PLANNED"),
+    ("IDLE", "PLANNED", 0, "plnd", "planned", "IDLE+PLANNED"),
+    ("IDLE", "PLANNED", 4, "mix-", "mixed-", "MIXED+PLANNED"),
     ("IDLE", "MAINT", 0, "maint", "maint", "IDLE+MAINTENANCE"), ("IDLE", "FAIL", 4, "failg", "failing", "MIXED+FAIL"),
     ("FUTURE", "", 0, "futr", "future", "FUTURE"), ("UNKNOWN", "", 0, "unk", "unknown", "UNKNOWN"),
     ("IDLE", "RESERVED", 0, "resv", "reserved", "IDLE+RESERVED"),
@@ -107,7 +111,8 @@ def test_states(base: str, flags: str, alloc: int, short: str, long: str, comple
 
 
 @pytest.mark.parametrize(("asked", "nodes"), [
-    ("idle", "n[1,3]"), ("alloc", "g[1-2],n[2,4-6]"), ("mix", "g[1-2],n5"), ("drain", "n[1-2]"), ("drained", "n1"), ("drng", "n2"),
+    ("idle", "n[1,3]"), ("alloc", "g[1-2],n[2,4-6]"), ("mix", "g[1-2],n5"), ("drain", "n[1-2]"), ("drained", "n1"),
+    ("drng", "n2"),
     ("idle,mix", "g[1-2],n[1,3,5]"), ("planned", "g2"), ("down", ""), ("all", "g[1-2],n[1-6]"), ("no_respond", "n3"),
     ("draining&no_respond", ""), ("mixed&planned", "g2")])
 def test_state_filter(asked: str, nodes: str) -> None:
@@ -125,7 +130,7 @@ def test_answers(place: int, call: Recorded) -> None:
     session = FakeSession(quiet_lab(restarted=place >= FRESH), call.argv, identity=USER if call.user else ROOT)
     session.clock = NOW_S + 33472 + 2 * (place >= FRESH)
     reply = run(sinfo.run, session, *call.argv)
-    if call.argv[-1:] in (("%all",), ("all",)):                  # ours have the version of their controller from the start
+    if call.argv[-1:] in (("%all",), ("all",)):      # ours have the version of their controller from the start
         assert reply.stdout.replace("|25.11.7|", "|N/A|") == call.stdout.replace("|25.11.7|", "|N/A|")
     elif call.argv[0:1] == ("-o",) and "%.5f" in call.argv[1]:
         assert in_any_order(reply.stdout) == in_any_order(call.stdout)
