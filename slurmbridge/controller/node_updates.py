@@ -95,6 +95,7 @@ class NodeUpdates:
         settings["flags"] = sorted(node.flags & {"DRAIN", "FAIL", "MAINT"})
         self._world.journal.add(SaveNode(node.name, settings))
         self._world.node_changed(node)
+        self._world.nodes_returned |= nodes.is_available(node)
         self._world.wake()
 
     @staticmethod

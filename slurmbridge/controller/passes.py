@@ -73,12 +73,18 @@ class Passes:
         self.update_priorities()
         if not len(world.queue) or self.stopped:
             return
+        if world.nodes_returned and self._with_backfill:
+            self._backfill()
+        world.nodes_returned = False
         self.main_count += 1
         plan = scheduler.main_pass(self._snapshot())
         self.apply(plan)
         if self._with_backfill and len(world.queue):
-            self.backfill_count += 1
-            self.apply(scheduler.backfill_pass(self._snapshot()))
+            self._backfill()
+
+    def _backfill(self) -> None:
+        self.backfill_count += 1
+        self.apply(scheduler.backfill_pass(self._snapshot()))
 
     def update_priorities(self) -> None:
         world = self._world

@@ -296,6 +296,8 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
         answer = _admission(world, job, name)
         if isinstance(answer, scheduler.Admission):
             word = REASONS[answer.reason]
+            if answer.node_count:
+                size_requested(world, job, answer.node_count)
             if job.reason == "None" and word in AT_ONCE:
                 job.reason, job.reason_desc = word, answer.description
             return None

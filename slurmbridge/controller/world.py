@@ -55,6 +55,7 @@ class World:
     node_changed: Callable[[NodeRecord], None] = lambda node: None        # events of sacctmgr, ledger
     shapes: dict[tuple[int, str], tuple[JobRequest, Shape]] = field(default_factory=dict)     # of pending jobs
     admitted: dict[tuple[Shape, str], Admission | Refusal] = field(default_factory=dict)      # until nodes change
+    nodes_returned: bool = False              # slurmctld's main pass is not woken by nodes: its backfill is first then
     _watchers: dict[int, list[asyncio.Future[None]]] = field(default_factory=dict)
 
     def now(self) -> float:
