@@ -6,9 +6,10 @@ Memory in MB, times in epoch seconds. Nodes are sorted by name as in Slurm's nod
 """
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cmp_to_key
+from functools import cmp_to_key, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -329,11 +330,13 @@ def count_job(columns: ClusterColumns, counts: Counts, job: RunningJob, sign: in
 
 def cores_per_socket(columns: ClusterColumns, share: NodeShare) -> dict[int, int]:
     """Socket -> cores of the share."""
-    width = int(columns.cores_per_socket[columns.index[share.node]])
-    out: dict[int, int] = {}
-    for core in share.cores:
-        out[core // width] = out.get(core // width, 0) + 1
-    return out
+    return _per_socket(share.cores, int(columns.cores_per_socket[columns.index[share.node]]))
+
+
+@lru_cache(maxsize=65536)
+def _per_socket(cores: tuple[int, ...], width: int) -> dict[int, int]:
+    """Kept, because most jobs have the cores of some other job on another node."""
+    return Counter(core // width for core in cores)
 
 
 def _count_cores(columns: ClusterColumns, per_socket: IntArray, job: RunningJob, sign: int) -> None:

@@ -5,6 +5,7 @@ made from sums over all shares and remembered, and so is what each node could th
 """
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +24,8 @@ from slurmbridge.scheduling.fit import Fit, fit
 from slurmbridge.scheduling.select import shareable
 from slurmbridge.scheduling.state import PassState
 
-_KEPT = 48
+_KEPT = 256
+Row = tuple[int, int, int, int]
 
 
 @dataclass(slots=True)
@@ -48,34 +50,42 @@ class Future:
 
     def _build(self, jobs: list[RunningJob]) -> None:
         """Sorts the jobs by end and lays their shares out as arrays."""
-        jobs = sorted((j for j in jobs if not j.suspended), key=lambda j: (j.end_s, j.job_id))
+        jobs = sorted((j for j in jobs if not j.suspended), key=_by_end)
         self.jobs = jobs
         self.end_s: IntArray = np.array([j.end_s for j in jobs], dtype=np.int64)
-        index = self.columns.index
-        owner = [i for i, job in enumerate(jobs) for _ in job.shares]
-        nodes = [index[share.node] for job in jobs for share in job.shares]
-        self.share_job: IntArray = np.array(owner, dtype=np.int64)
-        self.share_node: IntArray = np.array(nodes, dtype=np.int64)
-        self.share_mem: IntArray = np.array([s.mem_mb for j in jobs for s in j.shares], dtype=np.int64)
-        cells: list[tuple[int, int, int, int]] = []
-        devices: list[tuple[int, int, int, int]] = []
-        for at, (i, share) in enumerate((i, s) for i, j in enumerate(jobs) for s in j.shares):
-            node = nodes[at]
-            cells += [(i, node, socket, count) for socket, count in cores_per_socket(self.columns, share).items()]
-            devices += [(i, self.columns.kind(name, kind), node, len(found)) for name, kind, found in share.gres]
-        self.cells = np.array(cells, dtype=np.int64).reshape(-1, 4)
-        self.devices = np.array(devices, dtype=np.int64).reshape(-1, 4)
-        self.special = [i for i, job in enumerate(jobs) if _special(self.columns, job)]
+        rows = [self._rows(i, job) for i, job in enumerate(jobs)]
+        self.shares, self.cells, self.devices = (_table([row for found in rows for row in found[kind]])
+                                                 for kind in range(3))
+        self.special = [job for job in jobs if _special(self.columns, job)]
+
+    def _rows(self, at: int, job: RunningJob) -> tuple[list[Row], list[Row], list[Row]]:
+        """(job, node, MB), (job, node, socket, cores) and (job, node, kind, devices) of each share."""
+        shares: list[Row] = []
+        cells: list[Row] = []
+        devices: list[Row] = []
+        for share in job.shares:
+            node = self.columns.index[share.node]
+            shares.append((at, node, share.mem_mb, 0))
+            cells += [(at, node, socket, count) for socket, count in cores_per_socket(self.columns, share).items()]
+            devices += [(at, node, self.columns.kind(name, kind), len(found)) for name, kind, found in share.gres]
+        return shares, cells, devices
 
     def add(self, job: RunningJob) -> None:
-        """A job that the pass starts."""
+        """A job that the pass starts takes its place among the others."""
         self.starts.append(job)
-        self._build([*self.jobs, job])
+        at = bisect_left(self.jobs, _by_end(job), key=_by_end)
+        self.jobs.insert(at, job)
+        self.end_s = np.insert(self.end_s, at, job.end_s)
+        found = self._rows(at, job)
+        self.shares, self.cells, self.devices = (_put(table, at, rows) for table, rows in zip(
+            (self.shares, self.cells, self.devices), found))
+        if _special(self.columns, job):
+            self.special.append(job)
 
     def overlapping(self, nodes: BoolArray) -> BoolArray:
         """Jobs that hold any of the nodes."""
         out = np.zeros(len(self.jobs), dtype=np.bool_)
-        out[self.share_job[nodes[self.share_node]]] = True
+        out[self.shares[0, nodes[self.shares[1]]]] = True
         return out
 
     def at(self, until_s: int) -> Counts:
@@ -93,6 +103,7 @@ class Future:
             open_nodes = shareable(question, everywhere, entry.counts, ignore_required=True)
             assert open_nodes is not None
             made = fit(question, entry.counts, np.flatnonzero(open_nodes), ever=False)
+            made = made.subset(np.flatnonzero(made.cpus))
             known = entry.fits[key] = (len(self.starts), open_nodes, made)
         _, open_nodes, made = known
         if question.required is not None and (question.required & ~(open_nodes & nodes)).any():
@@ -121,21 +132,40 @@ class Future:
         if not gone:
             return counts
         nodes, sockets = counts.socket_free.shape
-        shares = int(np.searchsorted(self.share_job, gone))
-        cells = self.cells[:int(np.searchsorted(self.cells[:, 0], gone))]
-        counts.socket_free += np.bincount(cells[:, 1] * sockets + cells[:, 2], weights=cells[:, 3],
-                                          minlength=nodes * sockets).astype(np.int64).reshape(nodes, sockets)
-        counts.mem_alloc_mb -= np.bincount(self.share_node[:shares], weights=self.share_mem[:shares],
-                                           minlength=nodes).astype(np.int64)
-        counts.jobs -= np.bincount(self.share_node[:shares], minlength=nodes)
-        devices = self.devices[:int(np.searchsorted(self.devices[:, 0], gone))]
+        shares, cells, devices = (table[:, :int(np.searchsorted(table[0], gone))]
+                                  for table in (self.shares, self.cells, self.devices))
+        counts.socket_free += _sums(cells[1] * sockets + cells[2], cells[3], nodes * sockets).reshape(nodes, sockets)
+        counts.mem_alloc_mb -= _sums(shares[1], shares[2], nodes)
+        counts.jobs -= np.bincount(shares[1], minlength=nodes)
         for kind in range(len(counts.gres_free)):
-            mine = devices[devices[:, 1] == kind]
-            counts.gres_free[kind] += np.bincount(mine[:, 2], weights=mine[:, 3], minlength=nodes).astype(np.int64)
-        for i in self.special:
-            if i < gone:
-                _forget_special(self.columns, counts, self.jobs[i])
+            mine = devices[:, devices[2] == kind]
+            counts.gres_free[kind] += _sums(mine[1], mine[3], nodes)
+        until_s = int(self.end_s[gone - 1])
+        for job in self.special:
+            if job.end_s <= until_s:
+                _forget_special(self.columns, counts, job)
         return counts
+
+
+def _by_end(job: RunningJob) -> tuple[int, int]:
+    return job.end_s, job.job_id
+
+
+def _table(rows: list[Row]) -> IntArray:
+    """Rows as columns; the first holds the job's number."""
+    return np.array(rows, dtype=np.int64).reshape(-1, 4).T.copy()
+
+
+def _put(table: IntArray, at: int, rows: list[Row]) -> IntArray:
+    """Inserts a job's rows as number ``at``; later jobs move up by one."""
+    where = int(np.searchsorted(table[0], at))
+    after = table[:, where:].copy()
+    after[0] += 1
+    return np.concatenate([table[:, :where], _table(rows), after], axis=1)
+
+
+def _sums(where: IntArray, what: IntArray, size: int) -> IntArray:
+    return np.bincount(where, weights=what, minlength=size).astype(np.int64)
 
 
 def _special(columns: ClusterColumns, job: RunningJob) -> bool:
