@@ -8,7 +8,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from slurmbridge.runtime import frames, processes, stepplan
+from slurmbridge.runtime import frames, hostlists, processes, stepplan
 from slurmbridge.runtime.keeper import StepKeeper
 from slurmbridge.runtime.stepplan import NodeUse, StepPlan, StepRequest
 
@@ -109,8 +109,13 @@ class Sessions:
                            writer: asyncio.StreamWriter) -> None:
         from slurmbridge.runtime.srun import SrunSession
         if request.get("command") != "srun":
-            text = f"{request.get('command')}: error: not available inside a job\n"
-            await frames.send(writer, frames.encode(b"E", text.encode()) + frames.encode(b"X", (1).to_bytes(4, "big")))
+            out, error, code = "", f"{request.get('command')}: error: not available inside a job\n", 1
+            if request.get("command") == "scontrol":
+                env = dict(entry.split("=", 1) for entry in request.get("env", ()) if "=" in entry)
+                out, error, code = hostlists.answer(request.get("argv", ()), env)
+            await frames.send(writer, frames.encode(b"O", out.encode("utf-8", "surrogateescape"))
+                              + frames.encode(b"E", error.encode("utf-8", "surrogateescape"))
+                              + frames.encode(b"X", code.to_bytes(4, "big")))
             return
         session = SrunSession(self, request, reader, writer)
         self.ever_attached = True
