@@ -53,7 +53,6 @@ PriorityWeightFairshare=10000
 PriorityWeightJobSize=500
 PriorityWeightPartition=1000
 PriorityWeightQOS=2000
-ReturnToService=2
 FirstJobId=1
 NodeName=node[1-{NODES}] NodeHostname={found.host} NodeAddr=127.0.0.1 CPUs={found.cpus} Boards=1 \
 Sockets=1 CoresPerSocket={found.cpus} ThreadsPerCore=1 RealMemory={memory_mb} State=UNKNOWN

@@ -107,6 +107,7 @@ class _Reader:
                 self.note(entry)(f"{key.name} is given more than once, the latest value is used")
             stored[key.name] = entry.value
         self.places[key.name] = entry
+        self.conf.lines[key.name] = entry.line
         if key.use:
             self.conf.unused.append((key.name, entry.value, entry.line))
 

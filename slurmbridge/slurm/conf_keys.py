@@ -20,9 +20,9 @@ MEANINGS = {
     "power": "nodes are not powered up or down; use the cluster's autoscaler",
     "jobcomp": "no job completion plugin; finished jobs are in the ledger (sacct)",
     "filter": "no site plugin is loaded",
-    "launch": "processes are started by the step daemon, not by slurmstepd",
+    "launch": "processes are started by the step daemon, not by slurmstepd; only use_interactive_step is looked at",
     "track": "the step daemon tracks and binds processes by its own means",
-    "mpi": "tasks start without a PMI server unless the program brings its own",
+    "mpi": "there is no MPI plugin: srun refuses every type but none, also as this default",
     "cpufreq": "clock rates are not changed",
     "network": "no switch or high-speed network plugin",
     "fed": "one cluster; no federation",
@@ -30,20 +30,29 @@ MEANINGS = {
     "feature": "features come from slurm.conf and from the engine's node labels",
     "topology": "nodes are placed without a switch tree",
     "burst": "there are no burst buffers",
-    "licenses": "licences are kept with the job and shown, not counted",
     "reservation": "there are no reservation programs",
     "groups": "group membership is asked of the system at each submission",
     "tls": "encryption is set on the server (`slurmbridge up`), not here",
     "cron": "there is no scrontab",
     "bcast": "there is no sbcast",
     "container": "containers belong to the engine (images), not to a namespace plugin",
-    "private": "every user sees all jobs, nodes and accounts",
+    "private": "its words jobs (squeue, scancel) and usage (sshare) hide what is others'; all else is shown",
     "gang": "no time slicing: jobs do not share CPUs in turns",
     "mail": "no mail is sent",
-    "wckey": "wckeys are kept with the job, not enforced or summed",
+    "wckey": "wckeys are kept with the job and shown, not enforced or summed",
     "scripts": "no program of the site is started for this",
     "site": "the site factor is what scontrol sets, there is no plugin",
-    "dampen": "used by the fair-share algorithm before Fair Tree only",
+    "launchtime": "the engine's own time limit for starting a job holds",
+    "wait": "nodes are free as soon as the job's processes are gone",
+    "inactive": "an allocation ends when its salloc or srun is gone, at once",
+    "stepcount": "steps of a job are not counted against a limit",
+    "requeues": "a job is requeued as often as it fails to start",
+    "preempt": "victims are chosen as with no PreemptParameters",
+    "vsize": "virtual memory is not limited",
+    "service": "the engine says which node is healthy; nodes do not register by themselves",
+    "gpudefault": "jobs that ask for GPUs get DefMemPerCPU or DefMemPerNode and one CPU a task, as those without",
+    "interactive": "salloc starts the user's shell beside it",
+    "hosts": "jobs may be submitted from every host that reaches the server",
     "removed": "25.11 no longer has this key and ignores it",
     "fatal": "25.11 refuses to start with this key: remove it",
 }
@@ -86,14 +95,14 @@ AcctGatherInfinibandType text energy
 AcctGatherInterconnectType text energy
 AcctGatherNodeFreq u16 energy
 AcctGatherProfileType text energy
-AllowSpecResourcesUsage bool daemon
+AllowSpecResourcesUsage bool
 AuthAltParameters text auth
 AuthAltTypes text auth
 AuthInfo text auth
 AuthType text auth
 BackupAddr text control
 BackupController text control
-BatchStartTimeout u16
+BatchStartTimeout u16 launchtime
 BcastExclude text bcast
 BcastParameters text bcast
 BurstBufferParameters text burst
@@ -106,7 +115,7 @@ CliFilterParameters text filter
 CliFilterPlugins text filter
 ClusterName text
 CommunicationParameters text comm
-CompleteWait u16
+CompleteWait u16 wait
 ControlAddr text control
 ControlMachine text
 CoreSpecPlugin text removed
@@ -116,9 +125,9 @@ CredType text auth
 CryptoType text auth
 DataParserParameters text comm
 DebugFlags text log
-DefCPUPerGPU u64
+DefCPUPerGPU u64 gpudefault
 DefMemPerCPU u64
-DefMemPerGPU u64
+DefMemPerGPU u64 gpudefault
 DefMemPerNode u64
 DependencyParameters text
 DisableRootJobs bool
@@ -131,7 +140,7 @@ EpilogSlurmctld text prolog
 EpilogTimeout u16 prolog
 ExtSensorsFreq u16 removed
 ExtSensorsType text removed
-FairShareDampeningFactor u16 dampen
+FairShareDampeningFactor u16
 FastSchedule u16 fatal
 FederationParameters text fed
 FirstJobId u32
@@ -145,8 +154,8 @@ HealthCheckInterval u16 scripts
 HealthCheckNodeState text scripts
 HealthCheckProgram text scripts
 HttpParserType text comm
-InactiveLimit u16
-InteractiveStepOptions text
+InactiveLimit u16 inactive
+InteractiveStepOptions text interactive
 JobAcctGatherFrequency text
 JobAcctGatherParams text gather
 JobAcctGatherType text gather
@@ -169,27 +178,27 @@ KillOnBadExit u16
 KillWait u16
 LaunchParameters text launch
 LaunchType text launch
-Licenses text licenses
+Licenses text
 LogTimeFormat text log
 MCSParameters text mcs
 MCSPlugin text mcs
 MailDomain text mail
 MailProg text mail
 MaxArraySize u32
-MaxBatchRequeue u32
+MaxBatchRequeue u32 requeues
 MaxDBDMsgs u32 dbd
 MaxJobCount u32
 MaxJobId u32
 MaxMemPerCPU u64
 MaxMemPerNode u64
 MaxNodeCount u32 daemon
-MaxStepCount u32
+MaxStepCount u32 stepcount
 MaxTasksPerNode u16
 MessageTimeout u16 comm
 MetricsType text log
 MinJobAge u32
 MpiDefault text mpi
-MpiParams text mpi
+MpiParams text
 NamespaceType text container
 NodeFeaturesPlugins text feature
 NodeName pairs
@@ -204,7 +213,7 @@ PrEpParameters text prolog
 PrEpPlugins text prolog
 PreemptExemptTime text
 PreemptMode text
-PreemptParameters text
+PreemptParameters text preempt
 PreemptType text
 PriorityCalcPeriod text
 PriorityDecayHalfLife text
@@ -244,7 +253,7 @@ ResumeTimeout u16 power
 ResvEpilog text reservation
 ResvOverRun u16 reservation
 ResvProlog text reservation
-ReturnToService u16
+ReturnToService u16 service
 RoutePlugin text comm
 SallocDefaultCommand text fatal
 SbcastParameters text bcast
@@ -306,7 +315,7 @@ UnkillableStepProgram text scripts
 UnkillableStepTimeout u16 track
 UrlParserType text comm
 UsePAM bool launch
-VSizeFactor u16
+VSizeFactor u16 vsize
 WaitTime u16
 X11Parameters text launch
 """)
@@ -345,15 +354,15 @@ Weight u32
 """)
 
 PARTITION_KEYS = _table("""
-AllocNodes text
+AllocNodes text hosts
 AllowAccounts text
 AllowGroups text
 AllowQos text
 Alternate text
 CpuBind text
-DefCPUPerGPU u64
+DefCPUPerGPU u64 gpudefault
 DefMemPerCPU u64
-DefMemPerGPU u64
+DefMemPerGPU u64 gpudefault
 DefMemPerNode u64
 Default bool
 DefaultTime text

@@ -7,12 +7,14 @@ from slurmbridge.slurm.settings import SlurmConf
 _TABLES = {"NodeName": NODE_KEYS, "PartitionName": PARTITION_KEYS, "DownNodes": DOWN_NODE_KEYS,
            "NodeSet": NODE_SET_KEYS}
 USED_SCHEDULER_PARAMETERS = frozenset({
-    "bf_interval", "bf_window", "bf_resolution", "bf_max_job_test", "bf_continue", "bf_max_time", "bf_max_job_user",
-    "bf_max_job_part", "bf_max_job_start", "bf_max_job_array_resv", "bf_min_age_reserve", "bf_min_prio_reserve",
-    "default_queue_depth", "defer", "defer_batch", "sched_interval", "sched_min_interval", "batch_sched_delay",
-    "max_rpc_cnt", "max_array_tasks", "max_script_size", "max_submit_line_size", "partition_job_depth",
-    "kill_invalid_depend", "nohold_on_prolog_fail", "assoc_limit_stop", "max_switch_wait", "ignore_prefer_validation"})
+    "bf_interval", "bf_window", "bf_resolution", "bf_max_job_test", "bf_continue", "bf_max_job_user",
+    "bf_max_job_part", "bf_max_job_assoc", "bf_max_job_start", "bf_max_job_array_resv", "bf_min_age_reserve",
+    "bf_min_prio_reserve", "bf_node_space_size", "bf_job_part_count_reserve", "bf_one_resv_per_job", "bf_busy_nodes",
+    "default_queue_depth", "sched_interval", "max_array_tasks", "max_script_size", "max_submit_line_size",
+    "partition_job_depth", "requeue_delay", "assoc_limit_stop", "max_switch_wait", "ignore_prefer_validation",
+    "pack_serial_at_end"})
 """SchedulerParameters words that the scheduler or the submission reads."""
+_NO_SUCH_WORD = "the scheduler does not look at it"
 
 
 def lint(conf: SlurmConf) -> list[tuple[str, str, int, str]]:
@@ -26,7 +28,7 @@ def lint(conf: SlurmConf) -> list[tuple[str, str, int, str]]:
     for word, value in conf.scheduler_parameters.items():
         if word not in USED_SCHEDULER_PARAMETERS:
             text = f"{word}={value}" if value else word
-            found.append(("SchedulerParameters", text, 0, "the scheduler has no such switch"))
+            found.append(("SchedulerParameters", text, conf.lines["SchedulerParameters"], _NO_SUCH_WORD))
     return found
 
 

@@ -119,4 +119,5 @@ class SlurmConf:
     accounting_store_flags: frozenset[str] = frozenset()                 # job_comment job_env job_extra job_script no_stdio
     interactive_step_options: str = "--interactive --preserve-env --pty $SHELL"
     down_nodes: list[tuple[str, str, str]] = field(default_factory=list)  # (node name, state word, reason) of DownNodes lines
+    lines: dict[str, int] = field(default_factory=dict)                  # key -> line of its last value
     notes: list[tuple[str, int, str]] = field(default_factory=list)      # (file, line, what was corrected or ignored), for lint and `up`

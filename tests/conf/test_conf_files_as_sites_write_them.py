@@ -8,6 +8,7 @@ import pytest
 from slurmbridge.controller.default_conf import Machine, default_conf_text
 from slurmbridge.controller.inventory import make_nodes, make_partitions
 from slurmbridge.slurm.conf import ConfError, read_conf
+from slurmbridge.slurm.conf_keys import KEYS, NODE_KEYS, PARTITION_KEYS
 from slurmbridge.slurm.conf_lint import lint
 from slurmbridge.slurm.settings import SlurmConf
 
@@ -181,7 +182,7 @@ def test_lint_names_every_unused_key_once_with_its_meaning(tmp_path: Path) -> No
                 "NodeName=a CpuBind=core\nNodeName=b CpuBind=core\n")
     found = {key: (value, line) for key, value, line, meaning in lint(conf) if meaning}
     assert found == {"AuthType": ("auth/munge", 3), "SlurmdSpoolDir": ("/x", 4), "NodeName: CpuBind": ("core", 6),
-                     "SchedulerParameters": ("frob=1", 0)}
+                     "SchedulerParameters": ("frob=1", 5)}
 
 
 def test_the_default_configuration_is_four_nodes_of_this_machine(tmp_path: Path) -> None:
@@ -191,3 +192,8 @@ def test_the_default_configuration_is_four_nodes_of_this_machine(tmp_path: Path)
     partitions = make_partitions(conf, make_nodes(conf, 0.0))
     assert partitions["main"].default and partitions["main"].nodes_text == "node[1-4]"
     assert conf.accounting_enforce == frozenset() and conf.first_job_id == 1 and lint(conf) == [] and conf.notes == []
+
+
+def test_every_key_that_lint_names_says_why() -> None:
+    for table in (KEYS, NODE_KEYS, PARTITION_KEYS):
+        assert all(key.meaning and key.meaning != key.use for key in table.values() if key.use)
