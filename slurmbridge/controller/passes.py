@@ -41,6 +41,7 @@ class Passes:
         self._last_backfill = 0.0
         self.main_count = self.backfill_count = 0
         self._expecting: set[int] = set()         # jobs with an expected start
+        self._planned = None                      # nodes that the last backfill pass keeps for somebody
         self.stopped = False                      # nothing starts any more
         parameters = world.conf.scheduler_parameters
         self._sched_interval = _seconds(parameters.get("sched_interval"), 60.0)
@@ -99,6 +100,7 @@ class Passes:
         world = self._world
         return Snapshot(
             now_s=int(world.now()), cluster=world.columns, queue=world.queue, settings=world.settings,
+            planned=self._planned,
             limits=world.limits.book() if world.limits.enforced and hasattr(world.limits.book(), 'working_copy') else None)
 
     # --- the plan
@@ -160,6 +162,7 @@ class Passes:
         job.scheduler = plan.decided_by
 
     def _mark_planned(self, plan: Plan) -> None:
+        self._planned = plan.planned_nodes
         if plan.planned_nodes is None:
             return
         for name, planned in zip(self._world.columns.names, plan.planned_nodes):
