@@ -1,0 +1,242 @@
+"""The Kubernetes objects that a job becomes: one Indexed Job with a pod a node, a shared headless Service, a Secret.
+
+Nothing that a user wrote becomes part of an object's name or of a label's value unless it is plain; free text goes to
+annotations. Numbers come from the allocation where there is one, else from what the request implies
+(``slurmbridge translate SCRIPT``).
+"""
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slurmbridge.slurm import tres
+from slurmbridge.slurm.jobspec import UNLIMITED_MIN, JobRequest
+
+DOMAIN = "slurmbridge.io"
+MANAGED = {"app.kubernetes.io/managed-by": "slurmbridge"}
+_MAX_ANNOTATION = 8192
+_LABEL_EXTRA = frozenset("-_.")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShare:
+    """What a job has on one node. ``gres``: "gpu" or "gpu:a100" -> count."""
+
+    node: str
+    cpus: int
+    memory_mb: int
+    gres: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the cluster's administrator decides about job objects."""
+
+    namespace: str = "slurm"
+    image: str = "ubuntu:24.04"
+    runtime_image: str = "slurmbridge:latest"
+    service: str = "slurm"
+    scheduler: str = "slurmbridge"
+    controller_url: str = "https://slurmbridge.slurmbridge.svc:6820"
+    gres_resources: Mapping[str, str] = field(default_factory=lambda: {"gpu": "nvidia.com/gpu"})
+    default_memory_per_cpu_mb: int | None = None
+    default_time_limit_min: int | None = None
+    shm_mb: int | None = None                 # None: half of the pod's memory
+    kill_wait_s: int = 30
+    over_time_limit_min: int = 0
+    deadline_slack_s: int = 300               # Kubernetes steps in this long after the step daemon should have
+    groups: tuple[int, ...] = ()
+
+
+def manifests(request: JobRequest, job_id: int, allocation: Sequence[NodeShare] = (), *, restart: int = 0,
+              site: Site | None = None, job_uid: str = "", credential: str = "") -> list[dict[str, Any]]:
+    """[Service, Job, Secret] for one run. ``job_uid`` (known once the Job exists) makes the Job the Secret's owner."""
+    place = site or Site()
+    shares = list(allocation) or implied_shares(request, place)
+    return [service(place), job(request, job_id, shares, restart, place),
+            secret(request, job_id, restart, place, job_uid, credential)]
+
+
+def object_name(job_id: int) -> str:
+    """Name of a job's Job; its pods have the host names ``slurm-<id>-<n>``."""
+    return f"slurm-{job_id}"
+
+
+def implied_shares(request: JobRequest, site: Site) -> list[NodeShare]:
+    """One equal share a node, from counts alone (no node has been chosen yet)."""
+    nodes = max(request.min_nodes or 1, 1)
+    per_task = request.cpus_per_task or 1
+    tasks = request.num_tasks or nodes * (request.ntasks_per_node or 1)
+    tasks_here = request.ntasks_per_node or math.ceil(tasks / nodes)
+    gres = _gres(request, nodes, tasks_here)
+    gpus = sum(gres.values())
+    cpus = max(tasks_here * per_task, request.min_cpus_per_node or 1)
+    for item in tres.items(request.cpus_per_tres, "gres"):
+        cpus = max(cpus, gpus * item.amount)
+    memory = request.mem_per_node_mb
+    if memory is None:
+        per_cpu = request.mem_per_cpu_mb or site.default_memory_per_cpu_mb or 0
+        memory = per_cpu * cpus
+        for item in tres.items(request.mem_per_tres, "gres"):
+            memory = gpus * item.amount
+    return [NodeShare("", cpus, memory, gres) for _ in range(nodes)]
+
+
+def _gres(request: JobRequest, nodes: int, tasks_here: int) -> dict[str, int]:
+    result: dict[str, int] = {}
+    sockets = request.sockets_per_node or 1
+    for text, factor, divisor in ((request.tres_per_node, 1, 1), (request.tres_per_socket, sockets, 1),
+                                  (request.tres_per_task, tasks_here, 1), (request.tres_per_job, 1, nodes)):
+        try:
+            for item in tres.items(text, "gres"):
+                name = f"{item.name}:{item.type}" if item.type else item.name
+                result[name] = max(result.get(name, 0), math.ceil(item.amount * factor / divisor))
+        except tres.TresError:
+            continue                          # the submission is refused for it elsewhere
+    return result
+
+
+def service(site: Site) -> dict[str, Any]:
+    """The headless Service that gives every pod of every job its host name; made once."""
+    return {"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": site.service, "namespace": site.namespace, "labels": dict(MANAGED)},
+            "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": dict(MANAGED)}}
+
+
+def job(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: int, site: Site) -> dict[str, Any]:
+    nodes = len(shares)
+    labels = labels_of(request, job_id, restart)
+    spec: dict[str, Any] = {
+        "completionMode": "Indexed", "parallelism": nodes, "completions": nodes, "backoffLimit": 0,
+        "podReplacementPolicy": "Failed",
+        "successPolicy": {"rules": [{"succeededIndexes": "0", "succeededCount": 1}]},
+        "template": {"metadata": {"labels": dict(labels), "annotations": annotations_of(request)},
+                     "spec": pod(request, job_id, shares, restart, site)}}
+    deadline = backstop_s(request, site)
+    if deadline is not None:
+        spec["activeDeadlineSeconds"] = deadline
+    return {"apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": object_name(job_id), "namespace": site.namespace, "labels": labels,
+                         "annotations": annotations_of(request)},
+            "spec": spec}
+
+
+def backstop_s(request: JobRequest, site: Site) -> int | None:
+    """When Kubernetes ends the job should its step daemons not have; None: no time limit."""
+    minutes = request.time_limit_min or site.default_time_limit_min
+    if minutes is None or minutes == UNLIMITED_MIN or site.over_time_limit_min >= 0xFFFF:
+        return None
+    return (minutes + site.over_time_limit_min) * 60 + site.kill_wait_s + site.deadline_slack_s
+
+
+def pod(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: int, site: Site) -> dict[str, Any]:
+    """All pods of a gang are alike: the largest share counts. The gang scheduler binds each to its planned node."""
+    share = NodeShare("", max(s.cpus for s in shares), max(s.memory_mb for s in shares), _largest(shares))
+    resources = _resources(share, site)
+    shm_mb = site.shm_mb if site.shm_mb is not None else share.memory_mb // 2
+    shm: dict[str, Any] = {"medium": "Memory"}
+    if shm_mb:
+        shm["sizeLimit"] = f"{shm_mb}Mi"
+    context: dict[str, Any] = {"runAsUser": request.uid, "runAsGroup": request.gid, "fsGroup": request.gid,
+                               "runAsNonRoot": request.uid != 0, "fsGroupChangePolicy": "OnRootMismatch"}
+    if site.groups:
+        context["supplementalGroups"] = list(site.groups)
+    container = {
+        "name": "job", "image": request.pyxis.get("container-image") or request.container or site.image,
+        "command": ["/slurmbridge/bin/step-daemon"],
+        "args": ["--order=/run/slurmbridge/order.json", "--index=$(JOB_COMPLETION_INDEX)"],
+        "env": [{"name": "SLURMBRIDGE_URL", "value": site.controller_url},
+                {"name": "SLURM_JOB_ID", "value": str(job_id)},
+                {"name": "SLURM_JOB_NUM_NODES", "value": str(len(shares))},
+                {"name": "SLURM_JOB_NODELIST", "value": _pod_hosts(job_id, len(shares))}],
+        "resources": {"requests": resources, "limits": dict(resources)},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
+                            "seccompProfile": {"type": "RuntimeDefault"}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "runtime", "mountPath": "/slurmbridge", "readOnly": True},
+                         {"name": "order", "mountPath": "/run/slurmbridge", "readOnly": True},
+                         {"name": "shm", "mountPath": "/dev/shm"}]}
+    return {"restartPolicy": "Never", "schedulerName": site.scheduler, "subdomain": site.service,
+            "setHostnameAsFQDN": False, "enableServiceLinks": False, "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": site.kill_wait_s + 5, "securityContext": context,
+            "containers": [container],
+            "volumes": [{"name": "runtime", "image": {"reference": site.runtime_image}},
+                        {"name": "order", "secret": {"secretName": f"{object_name(job_id)}-{restart}",
+                                                     "defaultMode": 0o400}},
+                        {"name": "shm", "emptyDir": shm}]}
+
+
+def _pod_hosts(job_id: int, nodes: int) -> str:
+    name = object_name(job_id)
+    return f"{name}-0" if nodes == 1 else f"{name}-[0-{nodes - 1}]"
+
+
+def _largest(shares: Sequence[NodeShare]) -> dict[str, int]:
+    result: dict[str, int] = {}
+    for share in shares:
+        for name, count in share.gres.items():
+            result[name] = max(result.get(name, 0), count)
+    return result
+
+
+def _resources(share: NodeShare, site: Site) -> dict[str, str]:
+    """Requests are limits, so that the pod is Guaranteed and its CPUs can be its own."""
+    result = {"cpu": str(share.cpus)}
+    if share.memory_mb:
+        result["memory"] = f"{share.memory_mb}Mi"
+    counts: dict[str, int] = {}
+    for name, count in share.gres.items():
+        resource = site.gres_resources.get(name) or site.gres_resources.get(name.partition(":")[0])
+        if resource and count:
+            counts[resource] = counts.get(resource, 0) + count
+    return result | {name: str(count) for name, count in counts.items()}
+
+
+def secret(request: JobRequest, job_id: int, restart: int, site: Site, job_uid: str = "",
+           credential: str = "") -> dict[str, Any]:
+    """Script and credential of one run. Immutable: nobody changes a job's script behind its back."""
+    name = object_name(job_id)
+    metadata: dict[str, Any] = {"name": f"{name}-{restart}", "namespace": site.namespace,
+                                "labels": labels_of(request, job_id, restart)}
+    if job_uid:
+        metadata["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job_uid,
+                                        "controller": True, "blockOwnerDeletion": True}]
+    data = {"script": request.script or "", "credential": credential}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": True, "metadata": metadata,
+            "data": {key: base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
+                     for key, text in data.items() if text}}
+
+
+def labels_of(request: JobRequest, job_id: int, restart: int) -> dict[str, str]:
+    """Numbers, and words that are plain enough to be label values."""
+    labels = dict(MANAGED) | {f"{DOMAIN}/job-id": str(job_id), f"{DOMAIN}/restart": str(restart),
+                              f"{DOMAIN}/uid": str(request.uid)}
+    for key, value in (("user", request.user_name), ("account", request.account), ("qos", request.qos),
+                       ("partition", request.partitions[0] if len(request.partitions) == 1 else None)):
+        if value and is_label_value(value):
+            labels[f"{DOMAIN}/{key}"] = value
+    return labels
+
+
+def is_label_value(text: str) -> bool:
+    """Kubernetes' rule: at most 63 of letters, digits, "-", "_", "."; the ends are letters or digits."""
+    if not 0 < len(text) <= 63 or not text.isascii():
+        return False
+    return text[0].isalnum() and text[-1].isalnum() and all(c.isalnum() or c in _LABEL_EXTRA for c in text)
+
+
+def annotations_of(request: JobRequest) -> dict[str, str]:
+    """Free text, made printable and cut to a sane length."""
+    pairs = (("name", request.name), ("user", request.user_name), ("account", request.account),
+             ("partition", ",".join(request.partitions)), ("qos", request.qos), ("comment", request.comment),
+             ("command", request.command), ("work-dir", request.work_dir), ("submit-line", request.submit_line),
+             ("array", request.array), ("constraint", request.constraint), ("node-list", request.node_list))
+    return {f"{DOMAIN}/{key}": printable(value)[:_MAX_ANNOTATION] for key, value in pairs if value}
+
+
+def printable(text: str) -> str:
+    """Without what JSON or a terminal would choke on: lone surrogates and control characters become "?"."""
+    return "".join("?" if 0xD800 <= ord(c) <= 0xDFFF or ord(c) < 32 or ord(c) == 127 else c for c in text)
