@@ -188,3 +188,20 @@ def test_users_see_no_hidden_partition_unless_they_ask() -> None:
     for argv, shown in (((), False), (("-a",), True)):
         text = run(scontrol.run, FakeSession(views, identity=USER), *argv, "show", "partition").stdout
         assert ("debug" in names.findall(text)) is shown
+
+
+@pytest.mark.parametrize(("private", "hidden", "argv", "shown"), [
+    ("", False, ("show", "job"), ["1", "2", "3"]), ("Jobs,usage", False, ("show", "job"), ["2"]),
+    ("jobs", False, ("-a", "show", "job", "1"), []), ("jobs", False, ("show", "job", "2"), ["2"]),
+    ("", True, ("show", "job"), ["3"]), ("", True, ("-a", "show", "job"), ["1", "2", "3"]),
+    ("", True, ("show", "job", "1"), ["1"])])
+def test_users_see_the_jobs_that_are_for_them(private: str, hidden: bool, argv: tuple[str, ...],
+                                                      shown: list[str]) -> None:
+    views = lab_views()
+    views.conf.values["PrivateData"] = private
+    views.partitions["gpu"].hidden = hidden
+    views.jobs = {1: job(1), 2: replace(job(2), uid=USER.uid), 3: replace(job(3), partition="gpu,debug")}
+    ids = re.compile(r"(?m)^JobId=(\d+)")
+    assert ids.findall(run(scontrol.run, FakeSession(views, identity=USER), *argv).stdout) == shown
+    if not hidden:
+        assert ids.findall(run(scontrol.run, FakeSession(views), "show", "job").stdout) == ["1", "2", "3"]
