@@ -115,7 +115,5 @@ def _accounting(connection: Connection, cluster: str) -> AssociationData:
         values = json.loads(data)
         holder: Any = found.associations.get(number) if kind == "association" else qos_by_id.get(number)
         if holder is not None:
-            holder.usage_raw, holder.usage_tres_raw = values[0], values[1]
-            if kind == "association":
-                holder.grp_used_wall_s = values[2]
+            holder.usage_raw, holder.usage_tres_raw, holder.grp_used_wall_s = [*values, 0.0][:3]
     return found

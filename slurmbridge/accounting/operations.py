@@ -48,6 +48,14 @@ class ForgetJob:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveRun:
+    """A run that another Slurm recorded, as rows of tables ``job`` and ``step`` (history.py makes them)."""
+
+    job: tuple[Any, ...]
+    steps: tuple[tuple[Any, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SaveSuspension:
     """The run was suspended from ``start_s`` to ``end_s`` (None: still is)."""
 
@@ -175,6 +183,6 @@ class AddChange:
 
 
 Operation = (
-    SaveJob | SaveStep | ForgetJob | SaveSuspension | SaveEvent | SaveNode | SavePartition | SaveMeta | SaveUsage
-    | SaveAssociation | DropAssociation | SaveQos | SaveAccount | SaveUser | SaveTres | SaveWckey | AddChange
-    | DropQos | DropAccount | DropUser)
+    SaveJob | SaveStep | ForgetJob | SaveRun | SaveSuspension | SaveEvent | SaveNode | SavePartition | SaveMeta
+    | SaveUsage | SaveAssociation | DropAssociation | SaveQos | SaveAccount | SaveUser | SaveTres | SaveWckey
+    | AddChange | DropQos | DropAccount | DropUser)

@@ -85,6 +85,10 @@ class Putter:
         row = rows.step_row(operation.job.db_index, operation.step)
         return [("step", row[:2], row)]
 
+    def _save_run(self, operation: ops.SaveRun) -> list[Put]:
+        steps: list[Put] = [("step", row[:2], row) for row in operation.steps]
+        return [("job", operation.job[:1], operation.job), *steps]
+
     def _save_suspension(self, operation: ops.SaveSuspension) -> list[Put]:
         key = (operation.db_index, int(operation.start_s))
         return [("suspension", key, (*key, whole(operation.end_s)))]
@@ -110,7 +114,7 @@ class Putter:
             data = codec.dumps([record.usage_raw, record.usage_tres_raw, record.grp_used_wall_s])
             puts.append(("usage", ("association", record.id), ("association", record.id, data)))
         for qos in operation.qos:
-            data = codec.dumps([qos.usage_raw, qos.usage_tres_raw])
+            data = codec.dumps([qos.usage_raw, qos.usage_tres_raw, qos.grp_used_wall_s])
             puts.append(("usage", ("qos", qos.id), ("qos", qos.id, data)))
         return puts
 
@@ -157,6 +161,7 @@ class Putter:
 
 _HANDLERS: dict[type, Callable[[Putter, Any], list[Put]]] = {
     ops.SaveJob: Putter._save_job, ops.ForgetJob: Putter._forget_job, ops.SaveStep: Putter._save_step,
+    ops.SaveRun: Putter._save_run,
     ops.SaveSuspension: Putter._save_suspension, ops.SaveEvent: Putter._save_event, ops.SaveNode: Putter._save_node,
     ops.SavePartition: Putter._save_partition, ops.SaveMeta: Putter._save_meta, ops.SaveUsage: Putter._save_usage,
     ops.SaveAssociation: Putter._save_association, ops.DropAssociation: Putter._drop_association,

@@ -55,15 +55,18 @@ def _job_data(job: JobRecord) -> dict[str, Any]:
         "submit_line": request.submit_line, "comment": job.comment, "admin_comment": job.admin_comment,
         "system_comment": job.system_comment, "extra": request.extra, "licenses": request.licenses,
         "mcs_label": request.mcs_label, "container": request.container, "failed_node": job.failed_node,
-        "killed_by_uid": job.killed_by_uid, "restarts": job.restarts, "qos_req": request.qos, "sluid": job.sluid,
+        "restarts": job.restarts, "qos_req": request.qos, "sluid": job.sluid,
         "reservation": request.reservation, "segment_size": request.segment_size, "cpu_freq": request.cpu_freq,
         "batch": request.batch, "array_max_running": job.array_max_running,
     }
-    if job.array_pending is not None:
+    if job.array_pending:
         values["array_pending"] = hex(job.array_pending)
     if "REQUEUED" in job.flags or "REQUEUE_HOLD" in job.flags or "SPECIAL_EXIT" in job.flags or "RESIZING" in job.flags:
         values["flags"] = job.flags
-    return {name: value for name, value in values.items() if value not in (None, "", 0, (), {})}
+    kept = {name: value for name, value in values.items() if value not in (None, "", 0, (), {})}
+    if job.killed_by_uid is not None:         # 0 is root
+        kept["killed_by_uid"] = job.killed_by_uid
+    return kept
 
 
 def live_row(job: JobRecord, script: str | None, environment: str | None) -> Row:

@@ -4,13 +4,7 @@ They sort by the time at which a job's run was first recorded, so the ledger's n
 """
 from __future__ import annotations
 
-_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _SEQUENCES = 1 << 10
-
-
-def sluid_text(sluid: int) -> str:
-    """The 14 characters that sacct's SLUID shows: ``s`` and 13 digits of Crockford's base 32."""
-    return "s" + "".join(_DIGITS[(sluid >> shift) & 31] for shift in range(60, -1, -5))
 
 
 class SluidSource:

@@ -4,7 +4,7 @@ QOS are committed first, as in Slurm; all the rest is one change.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from slurmbridge.commands.sacctmgr_file import (
     read_line,
     read_qos,
     split_line,
+    strip_quotes,
 )
 from slurmbridge.commands.sacctmgr_merge import association_changes, changed_line, qos_changes
 from slurmbridge.commands.sacctmgr_modify import described
@@ -93,6 +94,14 @@ async def load(talk: Talk, argv: Sequence[str]) -> None:
     await loader.finish()
 
 
+def _qos_names(text: str) -> Iterator[str]:
+    """The QOS that the file has: they may name one another in any order."""
+    for _, line in lines_of(text):
+        parts = split_line(line)
+        if parts is not None and parts[0].lower() == "qos":
+            yield strip_quotes((parts[1] or "").partition(":")[0].strip()).lower()
+
+
 class _Loader:
     """One pass over a file: what is said on the way, and the operations it comes to."""
 
@@ -118,6 +127,7 @@ class _Loader:
         self.draft: Draft = talk.draft()
 
     async def read(self, text: str) -> None:
+        self.talk.coming_qos = frozenset(_qos_names(text))
         for number, line in lines_of(text):
             parts = split_line(line)
             if parts is None:

@@ -34,6 +34,7 @@ class Talk:
         self.quiet = False
         self.verbosity = 0
         self.exit_code = 0
+        self.coming_qos: frozenset[str] = frozenset()   # that the file being loaded will add
         self._out: list[str] = []
         self._err: list[str] = []
         self._input = b""

@@ -147,7 +147,7 @@ def qos_list(talk: Talk, text: str, operator: str) -> list[str] | None:
     found = []
     for word in words:
         sign, name = (word[0], word[1:]) if word[0] in "+-" else (operator, word)
-        if name not in known:
+        if name not in known and name not in talk.coming_qos:
             valid = ",".join(qos.name for qos in active_qos(talk.data))
             talk.log_error(f"You gave a bad qos '{name}'. Valid QOS's are {valid}")
             return None

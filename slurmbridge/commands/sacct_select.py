@@ -1,0 +1,208 @@
+"""Which jobs sacct shows: filters, time window, duplicates and order, as slurmdbd and sacct apply them."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from slurmbridge.commands.common import JobName
+from slurmbridge.commands.sacct_options import FLAGS, Options
+from slurmbridge.commands.sacct_rows import Job, Window, add_steps, make_job
+from slurmbridge.slurm import array, hostlist, states
+from slurmbridge.slurm.jobspec import UNLIMITED_MIN
+from slurmbridge.views.session import Views
+
+Row = Mapping[str, Any]
+
+
+async def find(views: Views, options: Options, bits_length: int = array.DEFAULT_TEXT_LENGTH) -> list[Job]:
+    """The jobs that were asked for, in sacct's order, with their steps where wanted."""
+    if options.nothing:
+        return []
+    options.set_window()                       # slurmdbd applies the defaults once more
+    filters: dict[str, Any] = {"uids": options.uids or None, "gids": options.gids or None}
+    leaders: frozenset[int] = frozenset()
+    if options.jobs:
+        ids = [name.job_id for name in options.jobs]
+        if options.whole_het:
+            leaders = await _het_leaders(views, ids)
+        filters["job_ids"] = list(dict.fromkeys([*ids, *leaders]))
+    elif options.start_s:
+        filters["start_s"] = options.start_s
+        if not options.states:
+            filters["end_s"] = options.end_s
+    rows = await views.ledger_query("jobs", steps=options.steps, suspensions=True, **filters)
+    chosen = [row for row in rows if _is_wanted(row, options, views, leaders) and _in_window(row, options)]
+    chosen.sort(key=lambda row: (row["job_id"], -row["submit_s"]))
+    window = Window(options.start_s, options.end_s, options.now, options.truncate)
+    kept = _without_duplicates(chosen, options) if not options.duplicates else chosen
+    if options.nodes:
+        kept = await _on_nodes(views, options, kept)
+    jobs = [make_job(row, window, bits_length) for row in kept]
+    jobs.sort(key=lambda job: (job.submit_s, job.array_job_id, job.array_task_id, job.job_id))
+    if options.steps and options.states != [states.PENDING]:
+        for job in jobs:
+            _add_steps(job, options, window)
+    return jobs
+
+
+async def _het_leaders(views: Views, ids: Sequence[int]) -> frozenset[int]:
+    """The heterogeneous jobs that jobs with these ids are components of."""
+    rows = await views.ledger_query("jobs", job_ids=ids)
+    return frozenset(row["het_job_id"] for row in rows if row["het_job_id"] and row["job_id"] in ids)
+
+
+# ---------------------------------------------------------------------------------------------------------- filters
+
+
+def _is_wanted(row: Row, options: Options, views: Views, leaders: frozenset[int]) -> bool:
+    if options.jobs and row["het_job_id"] not in leaders and not any(
+            _is_job(row, name, options.whole_het) for name in options.jobs):
+        return False
+    if not options.duplicates and row["state"] == states.REVOKED:
+        return False
+    return (_matches(row["account"], options.accounts) and _matches(row["name"], options.names)
+            and _matches(row["partition"], options.partitions) and _matches(row["qos"], options.qos)
+            and _matches(row["wckey"], options.wckeys) and _matches(str(row["assoc_id"]), options.associations)
+            and (not options.reasons or row.get("reason", "None") in options.reasons)
+            and _has_constraints(row, options.constraints) and _has_flags(row, options.flags)
+            and _in_range(row.get("alloc_nodes", len(row.get("nodes") or ())), options.node_range)
+            and _in_range(_filter_cpus(row, views), options.cpu_range)
+            and _in_range(_limit(row), (options.limit_min, options.limit_max)))
+
+
+def _matches(value: str, wanted: Sequence[str]) -> bool:
+    return not wanted or value.lower() in wanted
+
+
+def _has_constraints(row: Row, wanted: Sequence[str]) -> bool:
+    given = str(row.get("constraints") or "").lower()
+    return all(word in given for word in wanted)
+
+
+def _has_flags(row: Row, wanted: frozenset[str] | None) -> bool:
+    if wanted is None:
+        return True
+    has = set(row.get("job_flags") or (f"Sched{row.get('scheduler', 'Main')}", "StartReceived"))
+    if not row.get("job_flags") and not row["start_s"]:
+        has = {FLAGS[-1]}
+    return bool(has & wanted) if wanted else not has
+
+
+def _in_range(value: int, wanted: tuple[int, int]) -> bool:
+    low, high = wanted
+    if not low:
+        return True
+    return low <= value <= high if high else value == low
+
+
+def _filter_cpus(row: Row, views: Views) -> int:
+    """What slurmdbd takes for the CPUs: the number behind the last ``1=`` of the allocated TRES, so with GPUs (1001)
+    it counts those. Kept, as scripts see it."""
+    ids = views.accounting.tres
+    alloc: Mapping[str, int] = row.get("tres_alloc") or {}
+    count = 0
+    for name, value in sorted(alloc.items(), key=lambda item: ids.get(item[0], 0)):
+        if str(ids.get(name, 0)).endswith("1"):
+            count = value
+    return count
+
+
+def _limit(row: Row) -> int:
+    limit = row.get("time_limit_min")
+    if limit is None:
+        return 0
+    return UNLIMITED_MIN if limit >= UNLIMITED_MIN else int(limit)
+
+
+def _is_job(row: Row, name: JobName, whole_het: bool | None) -> bool:
+    if name.tasks is not None:
+        return row["array_job_id"] == name.job_id and row["array_task_id"] in name.tasks
+    if name.het_offset is not None:
+        return row["het_job_id"] == name.job_id and (whole_het is True or row["het_offset"] == name.het_offset)
+    if name.job_id in (row["job_id"], row["array_job_id"]):
+        return True
+    return row["het_job_id"] == name.job_id and whole_het is None
+
+
+# ------------------------------------------------------------------------------------------------------------ window
+
+
+def _in_window(row: Row, options: Options) -> bool:
+    start, end = options.start_s, options.end_s
+    if options.states:
+        return any(_was(row, state, start, end) for state in options.states)
+    eligible, ended = row["eligible_s"] or 0, row["end_s"] or 0
+    if options.jobs:
+        return bool(row["submit_s"] < end and (not ended or ended >= start))
+    return bool(eligible and eligible < end and (not ended or ended >= start))
+
+
+def _was(row: Row, state: str, start: int, end: int) -> bool:
+    """Whether the job was in this state in the window (_state_time_string)."""
+    if not start and not end:
+        return bool(row["state"] == state)
+    started, ended, eligible = row["start_s"] or 0, row["end_s"] or 0, row["eligible_s"] or 0
+    if state == states.PENDING:
+        waited = start < started if started else start < ended if ended else row["state"] == state
+        return bool(eligible and waited and end > eligible)
+    if state == states.SUSPENDED:
+        return any(from_s <= end and (not to_s or to_s >= start) for from_s, to_s in row.get("suspensions") or ())
+    if state == states.RUNNING:
+        return bool(started and (start < ended or (not ended and row["state"] == state)) and end > started)
+    return bool(row["state"] == state and ended and start <= ended <= end)
+
+
+def _without_duplicates(rows: Iterable[Row], options: Options) -> list[Row]:
+    """The newest row of each id. Rows come by id and descending submission; with -j Slurm also looks at array and het
+    ids, and drops what came back under the id of another job."""
+    kept: list[Row] = []
+    last, combined = -1, 0
+    for row in rows:
+        if row["job_id"] == last and row["state"] != states.RESIZING:
+            continue
+        if options.jobs:
+            together = row["array_job_id"] + row["het_job_id"]
+            if last not in (row["het_job_id"], row["array_job_id"]):
+                combined = together
+            elif combined != together:
+                continue
+        kept.append(row)
+        last = row["job_id"]
+    return kept
+
+
+async def _on_nodes(views: Views, options: Options, rows: Iterable[Row]) -> list[Row]:
+    """Jobs that had one of these nodes, and that started while the cluster had one of them."""
+    try:
+        wanted = frozenset(hostlist.expand(options.nodes))
+    except hostlist.HostlistError:
+        return []
+    spans = []
+    for event in await views.ledger_query("events", nodes=[""], start_s=options.start_s or None, end_s=options.end_s):
+        if event.get("nodes") and wanted & set(hostlist.expand(event["nodes"])):
+            spans.append((event["start_s"], event["end_s"] or options.now + 1))
+    return [row for row in rows if wanted & set(row.get("nodes") or ())
+            and (not spans or any(first <= (row["start_s"] or 0) < last for first, last in spans))]
+
+
+def _add_steps(job: Job, options: Options, window: Window) -> None:
+    steps: Sequence[Row] = job.row.get("steps") or ()
+    wanted: set[str] = set()
+    for name in options.jobs:
+        if name.job_id not in (job.job_id, job.het_job_id, job.array_job_id):
+            continue
+        if name.tasks is not None and job.array_task_id not in name.tasks:
+            continue
+        if name.het_offset is not None and job.het_offset != name.het_offset:
+            continue
+        if not name.step:
+            job.shown = True
+            break
+        wanted.add(name.step.lower())
+        job.shown = False
+    if wanted:
+        steps = [step for step in steps if str(step["step_id"]) in wanted]
+    if options.nodes:
+        asked = frozenset(hostlist.expand(options.nodes))
+        steps = [step for step in steps if asked & set(step.get("nodes") or ())]
+    add_steps(job, steps, window)
