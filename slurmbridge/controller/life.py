@@ -78,8 +78,16 @@ class JobLife:
             world.jobs.refile(job)
             world.journal.job(job)
             self.on_change(job)
+            self._let_next_task_in(job)
         world.tell(job)
         return True
+
+    def _let_next_task_in(self, job: JobRecord) -> None:
+        """A task of an array with a limit on how many run at once makes room for the next when it ends."""
+        rest = self.world.jobs.pending.get(job.array_job_id) if job.array_job_id else None
+        if rest is not None and rest.reason == "JobArrayTaskLimit" and phase_of(job) is Phase.ENDED:
+            queueing.refresh(self.world, rest)
+            self.world.wake()
 
     # --- start
     def _do_allocate(self, job: JobRecord, cause: Cause, event: Event) -> None:

@@ -28,8 +28,6 @@ from slurmbridge.views.records import JobRecord, NodeRecord, PartitionRecord
 from slurmbridge.views.session import WillRun
 
 NOT_ELIGIBLE = frozenset({"DependencyNeverSatisfied"})
-AT_ONCE = frozenset({"PartitionDown", "PartitionInactive", "PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig"})
-"""Reasons that a submission shows before any pass has looked at it."""
 MOST_ADMITTED = 10_000
 
 
@@ -227,6 +225,11 @@ def refresh(world: World, job: JobRecord) -> None:
     if job.job_id not in world.jobs.pending:
         return
     world.priorities.track(job)
+    if job.array_pending and job.array_max_running:
+        if free_tasks(world, job) <= 0:
+            job.reason = "JobArrayTaskLimit" if job.priority and not job.dependency else job.reason
+        elif job.reason == "JobArrayTaskLimit":
+            job.reason = "None"
     new = rows(world, job)
     if new:
         world.queue.replace(new)
@@ -298,7 +301,7 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
             word = REASONS[answer.reason]
             if answer.node_count:
                 size_requested(world, job, answer.node_count)
-            if job.reason == "None" and word in AT_ONCE:
+            if job.reason == "None":
                 job.reason, job.reason_desc = word, answer.description
             return None
         details = (answer.message,) if answer.message else ()
