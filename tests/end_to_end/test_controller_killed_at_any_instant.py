@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from conftest import Site
+from sites import Site
 
 JOBS, KILLS, SUBMITTERS = 500, 30, 4
 
@@ -34,10 +34,27 @@ class Submitters:
         self.acknowledged: dict[int, int] = {}         # job id -> number
         self.next_number = 0
         self.lock = threading.Lock()
+        self.stopped = threading.Event()
         self.threads = [threading.Thread(target=self.work) for _ in range(SUBMITTERS)]
 
+    def __enter__(self) -> Submitters:
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join(timeout=60)
+
+    def finish(self) -> None:
+        """Until enough are acknowledged."""
+        for thread in self.threads:
+            thread.join(timeout=240)
+            assert not thread.is_alive(), "submissions do not come to an end"
+
     def work(self) -> None:
-        while True:
+        while not self.stopped.is_set():
             with self.lock:
                 if len(self.acknowledged) >= JOBS:
                     return
@@ -56,21 +73,16 @@ class Submitters:
 def test_every_acknowledged_job_ends_once_with_its_own_exit_code(make_site: Callable[..., Site]) -> None:
     seed = int(os.environ.get("SLURMBRIDGE_TEST_SEED", "20261130"))
     chance = random.Random(seed)
-    site = make_site(engine="local", conf="MinJobAge=3600\nPartitionName=open Nodes=n[1-6] Default=YES OverSubscribe=FORCE:64 DefMemPerCPU=1\n"
-                                          "AccountingStorageEnforce=none\n")
+    site = make_site(engine="local", conf="MinJobAge=3600\n")
     marks = site.work / "marks"
     marks.mkdir()
-    submitters = Submitters(site, marks)
-    for thread in submitters.threads:
-        thread.start()
-    for _ in range(KILLS):
-        time.sleep(chance.uniform(0.02, 0.6))
-        if (pid := controller_pid(site)) is not None:
-            os.kill(pid, signal.SIGKILL)
-        site.up()
-    for thread in submitters.threads:
-        thread.join(timeout=240)
-        assert not thread.is_alive(), "submissions do not come to an end"
+    with Submitters(site, marks) as submitters:
+        for _ in range(KILLS):
+            time.sleep(chance.uniform(0.02, 0.6))
+            if (pid := controller_pid(site)) is not None:
+                os.kill(pid, signal.SIGKILL)
+            site.up()
+        submitters.finish()
 
     deadline = time.monotonic() + 120
     while site.ok("squeue", "-h", "-t", "PD,R,CG,S", "-o", "%i"):
