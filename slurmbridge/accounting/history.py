@@ -93,7 +93,7 @@ def read_events(text: str, zone: Zone) -> Iterator[SaveEvent]:
                 values.get("NodeName", ""), reader.time(values.get("Start") or values.get("TimeStart", "")) or 0,
                 reader.time(values.get("End") or values.get("TimeEnd", "")), values.get("State", ""),
                 values.get("Reason", ""), int(uid) if uid.isdigit() else None, parse_counts(values.get("TRES", "")),
-                values.get("ClusterNodes", ""))
+                values.get("Cluster Nodes") or values.get("ClusterNodes", ""))
         except (ValueError, TresError) as error:
             raise HistoryError(f"line {number}: {error}") from error
 

@@ -56,7 +56,7 @@ async def _het_leaders(views: Views, ids: Sequence[int]) -> frozenset[int]:
 
 def _is_wanted(row: Row, options: Options, views: Views, leaders: frozenset[int]) -> bool:
     if options.jobs and row["het_job_id"] not in leaders and not any(
-            _is_job(row, name, options.whole_het) for name in options.jobs):
+            _is_job(row, name, options) for name in options.jobs):
         return False
     if not options.duplicates and row["state"] == states.REVOKED:
         return False
@@ -114,11 +114,14 @@ def _limit(row: Row) -> int:
     return UNLIMITED_MIN if limit >= UNLIMITED_MIN else int(limit)
 
 
-def _is_job(row: Row, name: JobName, whole_het: bool | None) -> bool:
+def _is_job(row: Row, name: JobName, options: Options) -> bool:
+    """The offsets of all heterogeneous jobs that were named count for each of them, as in slurmdbd's query."""
+    whole_het = options.whole_het
     if name.tasks is not None:
         return row["array_job_id"] == name.job_id and row["array_task_id"] in name.tasks
     if name.het_offset is not None:
-        return row["het_job_id"] == name.job_id and (whole_het is True or row["het_offset"] == name.het_offset)
+        offsets = {other.het_offset for other in options.jobs}
+        return row["het_job_id"] == name.job_id and (whole_het is True or row["het_offset"] in offsets)
     if name.job_id in (row["job_id"], row["array_job_id"]):
         return True
     return row["het_job_id"] == name.job_id and whole_het is None

@@ -57,7 +57,12 @@ class Zone:
         from datetime import UTC, datetime, timedelta
         zone = UTC if self._info is None else self._info
         wanted = datetime(year, month, 1) + timedelta(days=day - 1, hours=hour, minutes=minute, seconds=second)
-        return int(wanted.replace(tzinfo=zone).timestamp())
+        first, second_time = (wanted.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
+        if first.utcoffset() != second_time.utcoffset() and first.timestamp() < second_time.timestamp():
+            # an hour that comes twice: glibc looks for it from the side of UTC
+            offset = second_time.utcoffset()
+            return int((second_time if offset and offset > timedelta() else first).timestamp())
+        return int(first.timestamp())
 
     def strftime(self, form: str, epoch_s: int) -> str:
         if self._info is None:
