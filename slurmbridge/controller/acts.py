@@ -55,6 +55,8 @@ class ControllerActs:
         for job in records:
             queueing.enter(world, job)
             world.limits.job_entered_queue(job)
+            if job.reason_desc:
+                self._service.passes.described(job)
             self._service.timers.arm(job)
             world.journal.job(job)
         self._life.judge_dependents([job for job in records if job.dependency])

@@ -42,6 +42,7 @@ class Passes:
         self.main_count = self.backfill_count = 0
         self._expecting: set[int] = set()         # jobs with an expected start
         self._planned = None                      # nodes that the last backfill pass keeps for somebody
+        self._described: set[int] = set()         # jobs whose reason carries a text
         self.stopped = False                      # nothing starts any more
         parameters = world.conf.scheduler_parameters
         self._sched_interval = _seconds(parameters.get("sched_interval"), 60.0)
@@ -101,7 +102,7 @@ class Passes:
         return Snapshot(
             now_s=int(world.now()), cluster=world.columns, queue=world.queue, settings=world.settings,
             planned=self._planned,
-            limits=world.limits.book() if world.limits.enforced and hasattr(world.limits.book(), 'working_copy') else None)
+            limits=world.limits.book() if world.limits.enforced else None)
 
     # --- the plan
     def apply(self, plan: Plan) -> list[JobRecord]:
@@ -136,10 +137,7 @@ class Passes:
                 job.priority, job.reason, job.held_by_admin = 0, word, True
                 queueing.refresh(world, job)
                 world.journal.job(job)
-        for row, text in plan.descriptions.items():
-            job = world.jobs.pending.get(int(world.queue.job_id[row]))
-            if job is not None:
-                job.reason_desc = text
+        self._describe(plan)
         if plan.decided_by != MAIN:
             for job_id in self._expecting - plan.expected.keys():
                 job = world.jobs.pending.get(job_id)
@@ -151,6 +149,25 @@ class Passes:
                     job.start_s, job.sched_nodes = expected.start_s, queueing.hostlist(world, expected.nodes)
             self._expecting = set(plan.expected)
             self._mark_planned(plan)
+
+    def _describe(self, plan: Plan) -> None:
+        """Texts that some reasons carry; a row that the pass judged without one loses its own."""
+        world, queue = self._world, self._world.queue
+        judged = set(plan.reason_rows.tolist()) if self._described else set()
+        for job_id in [one for one in self._described if judged.intersection(queue.rows(one))]:
+            self._described.discard(job_id)
+            job = world.jobs.pending.get(job_id)
+            if job is not None:
+                job.reason_desc = ""
+        for row, text in plan.descriptions.items():
+            job = world.jobs.pending.get(int(queue.job_id[row]))
+            if job is not None:
+                job.reason_desc = text
+                self._described.add(job.job_id)
+
+    def described(self, job: JobRecord) -> None:
+        """A submission gave the job such a text."""
+        self._described.add(job.job_id)
 
     def _write_reason(self, job_id: int, word: str, plan: Plan, now: float) -> None:
         job = self._world.jobs.pending.get(job_id)
