@@ -43,6 +43,7 @@ class StepDaemon:
         self.script = script
         self.trusted_uids = trusted_uids
         self.end_by_s = order.end_by_s
+        self.has_script = order.request.script is not None      # het components but the first have none
         self.ending: str | None = None        # cause of the termination under way
         self.lost_node = ""                   # whose step daemon was killed
         self.suspended_s: float | None = None
@@ -85,7 +86,7 @@ class StepDaemon:
         self.waker.wake()
         self.peers.watch(self._peer_lost)
         self._arm_limit()
-        if self.order.request.batch:
+        if self.has_script:
             status, usage = await self._run_script()
         else:
             status, usage = await self._run_allocation(), {}
@@ -163,7 +164,7 @@ class StepDaemon:
 
     def end_allocation(self, status: int) -> None:
         """The srun that owns this allocation is over."""
-        if not self.order.request.batch and not self.allocation_over.done():
+        if not self.has_script and not self.allocation_over.done():
             self.allocation_over.set_result(status)
 
     # ---- what is told -----------------------------------------------------------------------------------------------
@@ -225,8 +226,7 @@ class StepDaemon:
             if self._kill_at is not None:
                 self._kill_at.cancel()
             self._kill_at = loop.call_later(max(0.0, grace_s), self._kill)
-        if not self.order.request.batch:
-            self.end_allocation(signal.SIGTERM)
+        self.end_allocation(signal.SIGTERM)
 
     def _tell_cause(self, cause: str) -> None:
         self.say(f"*** JOB {self.order.job_id} ON {self.node.name} CANCELLED AT "

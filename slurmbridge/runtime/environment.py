@@ -10,17 +10,7 @@ from dataclasses import dataclass
 from slurmbridge.runtime.layout import Distribution, lay_out, task_capacity, tasks_per_node_text
 from slurmbridge.runtime.order import NodeShare, RunOrder
 from slurmbridge.slurm import hostlist
-from slurmbridge.slurm.jobspec import JobRequest
 
-LAUNCHER_VARIABLES = {
-    "OMPI_MCA_plm_slurm_args": "--external-launcher",
-    "PRTE_MCA_plm_slurm_args": "--external-launcher",
-    "HYDRA_BOOTSTRAP": "slurm",
-    "HYDRA_LAUNCHER_EXTRA_ARGS": "--external-launcher",
-    "I_MPI_HYDRA_BOOTSTRAP": "slurm",
-    "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "--external-launcher",
-}
-"""Tell MPI launchers to start their daemons by srun."""
 GPU_VISIBILITY = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 
 
@@ -37,45 +27,6 @@ def bridge_variables(order: RunOrder) -> dict[str, str]:
         **({"SLURMBRIDGE_URL": order.controller_url} if order.controller_url else {}),
         **({"SLURM_CONF": order.conf_path} if order.conf_path else {}),
     }
-
-
-def option_variables(request: JobRequest) -> dict[str, str]:
-    """What the submitting command puts into the job's environment because of its options."""
-    found: dict[str, str | int | None] = {
-        "SLURM_DISTRIBUTION": request.distribution,
-        "SLURM_DIST_PLANESIZE": request.plane_size if request.plane_size and request.distribution == "plane" else None,
-        "SLURM_OPEN_MODE": {"append": "a", "truncate": "t"}.get(request.open_mode or ""),
-        "SLURM_OVERCOMMIT": 1 if request.overcommit else None,
-        "SLURM_HINT": request.hint,
-        "SLURM_PROFILE": request.profile,
-        "SLURM_NETWORK": request.network,
-        "SLURM_ACCTG_FREQ": request.acctg_freq,
-        "SLURM_NTASKS_PER_NODE": request.ntasks_per_node,
-        "SLURM_NTASKS_PER_SOCKET": request.ntasks_per_socket,
-        "SLURM_NTASKS_PER_CORE": request.ntasks_per_core,
-        "SLURM_NTASKS_PER_GPU": request.ntasks_per_tres,
-        "SLURM_THREADS_PER_CORE": request.threads_per_core,
-        "SLURM_CORE_SPEC": request.core_spec,
-        "SLURM_THREAD_SPEC": request.thread_spec,
-        "SLURM_TRES_BIND": request.tres_bind,
-        "SLURM_TRES_PER_TASK": request.tres_per_task,
-        "SLURM_EXPORT_ENV": request.export if request.export not in (None, "ALL") else None,
-        "SLURM_GET_USER_ENV": 1 if request.get_user_env is not None else None,
-        "SLURM_CPUS_PER_GPU": _tres_number(request.cpus_per_tres),
-        "SLURM_GPUS": _gpus(request.tres_per_job),
-        "SLURM_GPUS_PER_SOCKET": _gpus(request.tres_per_socket),
-        "SLURM_JOB_SEGMENT_SIZE": request.segment_size,
-        "SLURM_CONTAINER": request.container,
-        "SLURM_CONTAINER_ID": request.container_id,
-    }
-    if request.num_tasks_given and request.num_tasks is not None:
-        found["SLURM_NTASKS"] = found["SLURM_NPROCS"] = request.num_tasks
-    if request.cpus_per_task is not None:
-        found["SLURM_CPUS_PER_TASK"] = request.cpus_per_task
-        found["SLURM_TRES_PER_TASK"] = request.tres_per_task or f"cpu={request.cpus_per_task}"
-    if request.signal:
-        found["SLURM_SIGNAL"] = None
-    return {name: str(value) for name, value in found.items() if value not in (None, "")}
 
 
 def allocation_variables(order: RunOrder) -> dict[str, str]:
@@ -123,54 +74,53 @@ def allocation_variables(order: RunOrder) -> dict[str, str]:
     return {name: value for name, value in found.items() if value != ""}
 
 
+def given_tasks(order: RunOrder) -> int:
+    """The number of tasks the user gave, by -n or by --ntasks-per-node; 0 when neither."""
+    request = order.request
+    if request.num_tasks_given and request.num_tasks:
+        return request.num_tasks
+    return (request.ntasks_per_node or 0) * len(order.nodes)
+
+
 def job_task_counts(order: RunOrder) -> list[int]:
     """Tasks on each node when the whole allocation is used (SLURM_TASKS_PER_NODE of the batch script)."""
     request = order.request
     cpus = [node.cpus for node in order.nodes]
     per_task = request.cpus_per_task or 1
-    total = request.num_tasks if request.num_tasks_given and request.num_tasks else 0
-    if not total and request.ntasks_per_node:
-        total = request.ntasks_per_node * len(cpus)
-    if not total:
-        total = max(1, sum(count // per_task for count in cpus))
+    total = given_tasks(order) or max(1, sum(count // per_task for count in cpus))
     return [len(ids) for ids in lay_out(total, task_capacity(cpus, per_task), Distribution("block"))]
 
 
-def node_variables(order: RunOrder, node: NodeShare, step_gpus: Sequence[int] | None = None) -> dict[str, str]:
+def node_variables(node: NodeShare, cpus: int) -> dict[str, str]:
     """What differs from node to node."""
-    gpus = gpu_indices(node)
-    found = {
-        "SLURMD_NODENAME": node.name,
-        "SLURM_CPUS_ON_NODE": str(node.cpus),
-        "SLURM_TOPOLOGY_ADDR": node.name,
-    }
-    if gpus:
-        text = ",".join(map(str, gpus))
-        shown = text if step_gpus is None else ",".join(map(str, step_gpus))
-        found |= {"SLURM_JOB_GPUS": text, "SLURM_GPUS_ON_NODE": str(len(gpus))}
-        found |= dict.fromkeys(GPU_VISIBILITY, shown)
-    return found
+    return {"SLURMD_NODENAME": node.name, "SLURM_CPUS_ON_NODE": str(cpus), "SLURM_TOPOLOGY_ADDR": node.name}
+
+
+def gpu_variables(indices: Sequence[int]) -> dict[str, str]:
+    """What makes programs use these GPUs, whoever built them."""
+    return dict.fromkeys(GPU_VISIBILITY, ",".join(map(str, indices))) if indices else {}
 
 
 def batch_environment(order: RunOrder, login: Mapping[str, str] | None = None) -> dict[str, str]:
     """All of the batch script's environment but SLURM_TASK_PID, which only its process knows.
 
-    ``login`` is the user's login environment where it was asked for; what the job brought wins.
+    What the client adds (SLURM_SUBMIT_DIR, option variables) came with the request. ``login`` is the user's login
+    environment where it was asked for; what the job brought wins.
     """
     request = order.request
     env = {**(login or {}), **split_environment(request.environment)}
-    env |= {
-        "SLURM_PRIO_PROCESS": env.get("SLURM_PRIO_PROCESS", "0"),
-        "SLURM_SUBMIT_DIR": request.submit_dir or env.get("SLURM_SUBMIT_DIR", request.work_dir),
-        "SLURM_SUBMIT_HOST": order.submit_host or env.get("SLURM_SUBMIT_HOST", ""),
-        **LAUNCHER_VARIABLES,
-    }
-    env |= option_variables(request)
+    env = {name: value for name, value in env.items() if name != "SLURM_UMASK" and not name.startswith("SLURM_RLIMIT_")}
     env |= allocation_variables(order)
-    if request.ntasks_per_node and not request.num_tasks_given:
-        env["SLURM_NTASKS"] = env["SLURM_NPROCS"] = str(request.ntasks_per_node * len(order.nodes))
+    tasks = given_tasks(order)
+    if tasks:
+        env["SLURM_NTASKS"] = env["SLURM_NPROCS"] = str(tasks)
+    if "SLURM_CPUS_PER_TASK" in env:
+        env["SLURM_CPUS_PER_TASK"] = str(request.cpus_per_task or 1)
     head = order.nodes[0]
-    env |= node_variables(order, head)
+    env |= node_variables(head, head.cpus)
+    gpus = gpu_indices(head)
+    if gpus:
+        env |= {**gpu_variables(gpus), "SLURM_JOB_GPUS": ",".join(map(str, gpus)), "SLURM_GPUS_ON_NODE": str(len(gpus))}
     env |= {
         "ENVIRONMENT": "BATCH",
         "HOSTNAME": head.name,
@@ -184,20 +134,6 @@ def batch_environment(order: RunOrder, login: Mapping[str, str] | None = None) -
 def gpu_indices(node: NodeShare) -> list[int]:
     """Global indices of the run's GPUs on a node."""
     return sorted(index for name, indices in node.gres.items() if name.split(":")[0] == "gpu" for index in indices)
-
-
-def _gpus(tres: str | None) -> str | None:
-    """``gres/gpu:a100:2`` -> ``a100:2``, as --gpus takes it."""
-    if not tres:
-        return None
-    parts = [part.removeprefix("gres/").partition(":")[2] or "1" for part in tres.split(",")
-             if part.removeprefix("gres/").partition(":")[0].partition("=")[0] == "gpu"]
-    return ",".join(parts) or None
-
-
-def _tres_number(tres: str | None) -> str | None:
-    """``gres/gpu:4`` -> ``4``."""
-    return tres.rpartition(":")[2] if tres else None
 
 
 def export_filter(env: Mapping[str, str], export: str | None) -> dict[str, str]:
@@ -215,7 +151,7 @@ def export_filter(env: Mapping[str, str], export: str | None) -> dict[str, str]:
         elif name in env:
             chosen[name] = env[name]
     if everything:
-        return {**env, **chosen} if export is not None else dict(env)
+        return {**chosen, **env}              # srun's own value wins over NAME=value
     return chosen | {name: value for name, value in env.items() if name.startswith(("SLURM", "SPANK_"))}
 
 
@@ -257,12 +193,10 @@ def step_environment(order: RunOrder, base: Mapping[str, str], step: StepFacts) 
     counts = tasks_per_node_text(step.counts)
     total = str(sum(step.counts))
     job = allocation_variables(order)
-    env = dict(base)
-    for name, value in job.items():
-        if step.owns_allocation or name in _STEP_JOB_VARIABLES:
-            env[name] = value
-        else:
-            env.setdefault(name, value)
+    env = {**{name: job[name] for name in _IF_MISSING if name in job}, **base,
+           **{name: job[name] for name in _ALWAYS if name in job}}
+    if step.owns_allocation:
+        env |= {name: job[name] for name in _OF_OWN_JOB if name in job}
     if not step.preserve:
         env |= {"SLURM_NNODES": str(len(step.nodes)), "SLURM_NTASKS": total, "SLURM_NPROCS": total,
                 "SLURM_TASKS_PER_NODE": counts}
@@ -278,23 +212,28 @@ def step_environment(order: RunOrder, base: Mapping[str, str], step: StepFacts) 
     return {**env, **bridge_variables(order)}
 
 
-_STEP_JOB_VARIABLES = frozenset({
-    "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_UID", "SLURM_JOB_USER", "SLURM_JOB_GID",
-    "SLURM_JOB_ACCOUNT", "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_OOM_KILL_STEP",
-    "SLURM_TOPOLOGY_ADDR_PATTERN"})
+_ALWAYS = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_UID", "SLURM_JOB_USER", "SLURM_JOB_GID",
+           "SLURM_JOB_ACCOUNT", "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_OOM_KILL_STEP",
+           "SLURM_TOPOLOGY_ADDR_PATTERN")
 """Variables that the node sets in a step whatever srun's environment says."""
+_IF_MISSING = ("SLURM_JOB_NODELIST", "SLURM_JOB_CPUS_PER_NODE", "SLURM_NODELIST", "SLURM_JOB_PARTITION",
+               "SLURM_JOB_QOS", "SLURM_JOB_NUM_NODES")
+_OF_OWN_JOB = (*_IF_MISSING, "SLURM_JOB_RESERVATION", "SLURM_JOB_LICENSES")
+"""Variables of the job that srun made for itself."""
 
 
-def step_node_variables(order: RunOrder, node: NodeShare, step_index: int, tasks: Sequence[int],
+def step_node_variables(node: NodeShare, cpus: int, step_index: int, tasks: Sequence[int],
                         gpus: Sequence[int]) -> dict[str, str]:
-    """What the tasks of one node share. ``step_index``: the node's place in the step."""
-    env = node_variables(order, node, gpus)
+    """What the tasks of one node share. ``cpus`` and ``gpus`` are the step's, ``step_index`` the node's place in it."""
+    env = node_variables(node, cpus)
     if gpus:
-        env["SLURM_STEP_GPUS"] = ",".join(map(str, gpus))
-    else:
-        env = {name: value for name, value in env.items() if name not in GPU_VISIBILITY}
+        env |= {"SLURM_GPUS_ON_NODE": str(len(gpus))}
     return env | {"SLURM_NODEID": str(step_index), "SLURM_GTIDS": ",".join(map(str, tasks))}
 
 
-def task_variables(rank: int, local: int) -> dict[str, str]:
-    return {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(local)}
+def task_variables(rank: int, local: int, gpus: Sequence[int]) -> dict[str, str]:
+    """What is one task's own; ``gpus`` are those bound to it."""
+    env = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(local), **gpu_variables(gpus)}
+    if gpus:
+        env["SLURM_STEP_GPUS"] = ",".join(map(str, gpus))
+    return env

@@ -34,7 +34,11 @@ def encode(kind: bytes, payload: bytes = b"") -> bytes:
 
 
 def encode_json(kind: bytes, value: object) -> bytes:
-    return encode(kind, json.dumps(value, separators=(",", ":")).encode("ascii"))
+    return encode(kind, json_bytes(value))
+
+
+def json_bytes(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
 def decode_json(payload: bytes) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from slurmbridge.runtime import environment, stepenv, stepfiles
+from slurmbridge.runtime.binding import bound_gpus
 from slurmbridge.runtime.environment import StepFacts
 from slurmbridge.runtime.gauges import gather_interval_s
 from slurmbridge.runtime.stepoptions import StepOptions
@@ -12,7 +13,7 @@ from slurmbridge.runtime.stepplan import StepPlan, StepShare
 if TYPE_CHECKING:
     from slurmbridge.runtime.srun import SrunSession
 
-LAYOUTS = {"block": "Block", "cyclic": "Cyclic", "plane": "Plane", "arbitrary": "Arbitrary"}
+_LEVELS = {"block": "Block", "cyclic": "Cyclic", "fcyclic": "FCyclic"}
 
 
 def node_requests(session: SrunSession, step: StepOptions, plan: StepPlan, argvs: list[list[str]],
@@ -31,7 +32,7 @@ def node_requests(session: SrunSession, step: StepOptions, plan: StepPlan, argvs
     requests = []
     for index, share in enumerate(plan.shares):
         node = order.nodes[share.node_index]
-        per_node = environment.step_node_variables(order, node, index, share.tasks, share_gpus(share))
+        per_node = environment.step_node_variables(node, share.cpus, index, share.tasks, share_gpus(share))
         requests.append({
             "credential": order.credential, "step": session.step_name, "node": share.name, "first_node": index == 0,
             "cwd": opts["chdir"], "umask": session.umask, "append": append, "unbuffered": bool(opts["unbuffered"]),
@@ -46,7 +47,8 @@ def node_requests(session: SrunSession, step: StepOptions, plan: StepPlan, argvs
 
 def _task(session: SrunSession, share: StepShare, index: int, local: int, rank: int, argv: list[str],
           names: stepfiles.Names, shared: dict[str, str]) -> dict[str, Any]:
-    variables = environment.task_variables(rank, local)
+    gpus = bound_gpus(session.opts["tres_bind"], share_gpus(share), local)
+    variables = environment.task_variables(rank, local, gpus)
     if local == 0 and "TMPDIR" not in shared:
         variables["TMPDIR"] = "/tmp"
     streams = {word: stepfiles.stream_of(session.files[number], names, share.name, index, rank)
@@ -84,12 +86,27 @@ def step_record(session: SrunSession, step: StepOptions, plan: StepPlan, started
     return {
         "step_id": session.step_id, "name": step.name, "start_s": started_s,
         "nodes": [share.name for share in plan.shares], "num_tasks": plan.num_tasks, "cpus": tres["cpu"],
-        "layout": LAYOUTS.get(step.request.distribution.base, "Block"), "tres": tres,
+        "layout": layout_name(step), "tres": tres,
         "submit_line": " ".join(["srun", *map(str, session.request.get("argv", ()))]),
         "command": " ".join(step.argv), "cwd": opts["chdir"], "std_in": opts["input"] or "",
         "std_out": opts["output"] or "", "std_err": opts["error"] or "", "container": opts["container"] or "",
         "time_limit_min": opts["time_limit"],
     }
+
+
+def layout_name(step: StepOptions) -> str:
+    """sacct's Layout: ``Block``, ``BCyclic``, ``Plane,Pack``."""
+    words = step.opts["distribution"]
+    text = (words.layout if words else "") or step.request.distribution.base
+    first, *others = text.split(":")
+    if first == "arbitrary":
+        name = "arbitrary task distribution"
+    elif others:
+        name = first[0].upper() + "".join(_LEVELS[level] for level in others)
+    else:
+        name = first.capitalize()
+    pack = {"pack": ",Pack", "nopack": ",NoPack"}.get(words.pack if words else "", "")
+    return name + pack
 
 
 def total_usage(usage: dict[int, dict[str, float]], plan: StepPlan) -> dict[str, Any]:

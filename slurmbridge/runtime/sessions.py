@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmbridge.runtime import frames, hostlists, processes, stepplan
 from slurmbridge.runtime.keeper import StepKeeper
-from slurmbridge.runtime.stepplan import NodeUse, StepPlan, StepRequest
+from slurmbridge.runtime.stepplan import NodeUse, StepPlan, StepRefused, StepRequest
 
 if TYPE_CHECKING:
     from slurmbridge.runtime.daemon import StepDaemon
@@ -44,7 +44,11 @@ class Sessions:
 
     def allocate(self, request: StepRequest) -> tuple[str, StepPlan]:
         """A new step's id and plan. Raises StepRefused."""
-        plan = stepplan.plan(request, self.nodes, self._next_node)
+        try:
+            plan = stepplan.plan(request, self.nodes, self._next_node)
+        except StepRefused as refused:
+            self._next_step += refused.takes_number
+            raise
         stepplan.occupy(self.nodes, plan)
         self._next_node = plan.next_node
         step_id = str(self._next_step)

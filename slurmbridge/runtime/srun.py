@@ -8,7 +8,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from slurmbridge.runtime import execution, helpers, launch, stepenv, stepfiles
+from slurmbridge.runtime import execution, frames, helpers, launch, stepenv, stepfiles
 from slurmbridge.runtime.client import RAW, START, Client
 from slurmbridge.runtime.environment import split_environment
 from slurmbridge.runtime.keeper import open_output
@@ -79,6 +79,8 @@ class SrunSession:
         self._reading = asyncio.create_task(self._read_client())
         plan: StepPlan | None = None
         try:
+            if self._is_for_the_controller():
+                return 0
             step = self._read_options()
             self.client.write_soon(b"T", b"")
             plan = await self._create_step(step)
@@ -106,6 +108,17 @@ class SrunSession:
         """Until the client has closed: closing first could lose what it has not read yet."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._reading, LINGER_S)
+
+    def _is_for_the_controller(self) -> bool:
+        """srun makes a job of its own where the user has unset SLURM_JOB_ID: the client goes on to the controller."""
+        env = split_environment(self.request.get("env", ()))
+        argv = [str(word) for word in self.request.get("argv", ())]
+        url = env.get("SLURMBRIDGE_URL") or self.order.controller_url
+        if self.owns_allocation or "SLURM_JOB_ID" in env or not url or any(w.startswith("--job") for w in argv):
+            return False
+        self.client.write_soon(b"G", frames.json_bytes({"address": url, "credential": "", "argv": argv,
+                                                        "env": list(self.request.get("env", ()))}))
+        return True
 
     def _read_options(self) -> StepOptions:
         env = split_environment(self.request.get("env", ()))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from slurmbridge.runtime.stepplan import StepRequest
+from slurmbridge.slurm import bindings
 from slurmbridge.slurm.option_values import OptionSet
 
 DEFAULT_LOG_LEVEL = 3
@@ -28,17 +29,43 @@ def option_variables(opts: OptionSet, request: StepRequest, umask: int) -> dict[
         "SRUN_DEBUG": env.get("SRUN_DEBUG", str(DEFAULT_LOG_LEVEL + opts["verbose"] - opts["quiet"])),
         "SLURM_UMASK": env.get("SLURM_UMASK", f"{umask:04o}"),
         "SLURM_SUBMIT_DIR": env.get("SLURM_SUBMIT_DIR", opts.caller.cwd),
-        "SLURM_HINT": opts["hint"],
+        "SLURM_PRIO_PROCESS": env.get("SLURM_PRIO_PROCESS", "0"),
+        "SLURM_CPU_FREQ_REQ": opts["cpu_freq"],
         "SLURM_GPUS": opts["gpus"],
         "SLURM_GPUS_PER_NODE": opts["gpus_per_node"],
+        "SLURM_GPUS_PER_SOCKET": opts["gpus_per_socket"],
+        "SLURM_GPU_FREQ": opts["gpu_freq"],
+        "SLURM_MEM_PER_GPU": opts["mem_per_gpu"],
         "SLURM_CPUS_PER_GPU": opts["cpus_per_gpu"] or None,
+        "SLURM_TRES_BIND": opts["tres_bind"],
+        "SLURMD_TRES_BIND": opts["tres_bind"],
     }
-    return {name: str(value) for name, value in found.items() if value is not None}
+    return {name: str(value) for name, value in found.items() if value is not None} | _cpu_bind(opts)
 
 
-def _distribution(opts: OptionSet, request: StepRequest) -> str:
+def _cpu_bind(opts: OptionSet) -> dict[str, str]:
+    """SLURM_CPU_BIND and its parts, when something binds: --cpu-bind, or tasks per core or socket."""
+    bind = bindings.parse_cpu_bind(opts["cpu_bind"]) if opts["cpu_bind"] else bindings.CpuBind()
+    unit = bind.unit
+    if not unit and opts["ntasks_per_core"]:
+        unit = "cores" if opts["ntasks_per_core"] == 1 else "threads"
+    elif not unit and opts["ntasks_per_socket"]:
+        unit = "sockets"
+    kind = f"{bind.kind}:" if bind.values else bind.kind
+    if not (unit or kind or bind.verbose):
+        return {}
+    verbose = "verbose" if bind.verbose else "quiet"
+    kinds = ",".join(part for part in (unit, kind) if part)
+    return {"SLURM_CPU_BIND": f"{verbose},{kinds}{bind.values}" if kinds else verbose,
+            "SLURM_CPU_BIND_LIST": bind.values, "SLURM_CPU_BIND_TYPE": kinds, "SLURM_CPU_BIND_VERBOSE": verbose}
+
+
+def _distribution(opts: OptionSet, request: StepRequest) -> str | None:
+    """None where srun left the layout to the step manager."""
     words = opts["distribution"]
     layout = words.layout if words else ""
+    if not layout and request.whole_memory:
+        return None
     text = layout or request.distribution.base
     pack = words.pack if words else ""
     return ",".join(part for part in (text, {"pack": "Pack", "nopack": "NoPack"}.get(pack, "")) if part)

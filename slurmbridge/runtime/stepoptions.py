@@ -49,7 +49,9 @@ def read_step_options(env: MutableMapping[str, str], cwd: str, argv: Sequence[st
         log.error('Heterogeneous steps (":", --het-group) are not supported by slurmbridge yet')
         raise ClientExit(1)
     _refuse_unsupported(opts, log)
-    return StepOptions(opts, opts.argv, _request(opts, order, log))
+    if owns_allocation:                       # what the allocation was made for is the step's anyway
+        opts["constraint"] = opts["time_limit"] = None
+    return StepOptions(opts, opts.argv, _request(opts, order, log, owns_allocation))
 
 
 _ALLOCATION_INPUT = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NUM_NODES", "SLURM_JOB_NODELIST")
@@ -82,7 +84,7 @@ def _refuse_unsupported(opts: OptionSet, log: Log) -> None:
                   "Set x11 options at job allocation time.")
 
 
-def _request(opts: OptionSet, order: RunOrder, log: Log) -> StepRequest:
+def _request(opts: OptionSet, order: RunOrder, log: Log, owns_allocation: bool) -> StepRequest:
     """The step request, with the allocation's size where srun was not told."""
     total = len(order.nodes)
     excluded = tuple(hostlist.expand(opts["exclude"])) if opts["exclude"] else ()
@@ -111,16 +113,20 @@ def _request(opts: OptionSet, order: RunOrder, log: Log) -> StepRequest:
         cpu_count = 0
     else:
         cpu_count = num_tasks * (opts["cpus_per_task"] if opts["cpus_set"] else 1)
-    mem_per_cpu, mem_per_node = (0, 0) if opts["external_launcher"] else (opts["mem_per_cpu"], opts["mem"])
+    mem_per_cpu, mem_per_node = opts["mem_per_cpu"], opts["mem"]
+    if opts["external_launcher"] or (owns_allocation and mem_per_cpu is None and mem_per_node is None):
+        mem_per_cpu = mem_per_node = 0
+    whole_memory = mem_per_cpu == 0 or mem_per_node == 0
     return StepRequest(
         num_tasks=num_tasks, min_nodes=opts["min_nodes"], max_nodes=max(max_nodes, opts["min_nodes"]),
         cpu_count=cpu_count, cpus_per_task=opts["cpus_per_task"] if opts["cpus_set"] else 0, whole=not exact,
         overlap=bool(opts["overlap"] or opts["external_launcher"]), overcommit=bool(opts["overcommit"]),
         mem_per_cpu_mb=mem_per_cpu or None,
         mem_per_node_mb=mem_per_node or None, node_list=listed, exclude=excluded, relative=opts["relative"],
-        feature=opts["constraint"] or "", distribution=_distribution(opts, num_tasks, mem_per_cpu, mem_per_node),
+        feature=opts["constraint"] or "", distribution=_distribution(opts, num_tasks, whole_memory),
+        whole_memory=whole_memory,
         ntasks_per_node=opts["ntasks_per_node"] or 0, gres_per_node=_gres_per_node(opts),
-        gres_per_step=_gpu_counts(opts["gpus"]) if opts.by_cli("gpus") else (),
+        gres_per_step=_gpu_counts(opts["gpus"]),
         gres_per_task=_gpus_per_task(opts), job_mem_per_node=order.mem_per_node_mb is not None,
         max_tasks_per_node=int(order.settings.get("MaxTasksPerNode", "512") or 512))
 
@@ -145,7 +151,7 @@ def _layout(opts: OptionSet) -> str:
     return words.layout if words else ""
 
 
-def _distribution(opts: OptionSet, num_tasks: int | None, mem_per_cpu: int | None, mem: int | None) -> Distribution:
+def _distribution(opts: OptionSet, num_tasks: int | None, whole_memory: bool) -> Distribution:
     words: Words | None = opts["distribution"]
     pack = {"pack": True, "nopack": False}.get(words.pack) if words else None
     base = _layout(opts).partition(":")[0]
@@ -153,9 +159,8 @@ def _distribution(opts: OptionSet, num_tasks: int | None, mem_per_cpu: int | Non
         return Distribution("plane", (words.plane_size if words else 0) or 0, pack)
     if base:
         return Distribution(base, 0, pack)
-    all_memory = mem_per_cpu == 0 or mem == 0
     few = num_tasks is not None and num_tasks <= opts["min_nodes"]
-    return Distribution("cyclic" if few and not all_memory else "block", 0, pack)
+    return Distribution("cyclic" if few and not whole_memory else "block", 0, pack)
 
 
 def _unique(text: str | None) -> list[str]:
@@ -176,8 +181,7 @@ def _gres_per_node(opts: OptionSet) -> tuple[tuple[str, int], ...] | None:
         return ()
     found = [(item.name + (f":{item.type}" if item.type else ""), item.amount)
              for item in tres.items(text, "gres")] if text else []
-    if opts.by_cli("gpus-per-node"):
-        found += _gpu_counts(opts["gpus_per_node"])
+    found += _gpu_counts(opts["gpus_per_node"])
     return tuple(found) or None
 
 
@@ -194,8 +198,6 @@ def _gpu_counts(text: str | None) -> tuple[tuple[str, int], ...]:
 
 
 def _gpus_per_task(opts: OptionSet) -> tuple[tuple[str, int], ...]:
-    found = list(_gpu_counts(opts["gpus_per_task"])) if opts.by_cli("gpus-per-task") else []
-    text = opts["tres_per_task"] if opts.by_cli("tres-per-task") else None
-    found += [(item.name + (f":{item.type}" if item.type else ""), item.amount)
-              for item in tres.items(text, "gres")] if text else []
-    return tuple(found)
+    text = opts["tres_per_task"]              # --gpus-per-task is in it
+    return tuple((item.name + (f":{item.type}" if item.type else ""), item.amount)
+                 for item in tres.items(text, "gres")) if text else ()

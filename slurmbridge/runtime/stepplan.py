@@ -54,6 +54,7 @@ class StepRequest:
     gres_per_task: tuple[tuple[str, int], ...] = ()
     job_mem_per_node: bool = False            # the job asked by node, so a step may not ask for more
     max_tasks_per_node: int = 512
+    whole_memory: bool = False                # all the job's memory was asked for (--mem=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +82,15 @@ class StepPlan:
 
 
 class StepRefused(Exception):
-    """``code`` is Slurm's error; ``retry``: it may be possible once other steps have ended."""
+    """``code`` is Slurm's error; ``retry``: it may be possible once other steps have ended.
 
-    def __init__(self, code: int) -> None:
+    ``takes_number``: refused so late that a step number was used up.
+    """
+
+    def __init__(self, code: int, *, takes_number: bool = False) -> None:
         super().__init__(errors.strerror(code))
         self.code = code
+        self.takes_number = takes_number
         self.retry = code in (errors.ESLURM_NODES_BUSY, errors.ESLURM_PORTS_BUSY, errors.ESLURM_DISABLED)
 
 
@@ -328,7 +333,7 @@ def _allocate(request: StepRequest, nodes: Sequence[NodeUse], picked: list[int],
             cpus = min(cpus, (node.mem_mb - node.mem_used_mb) // request.mem_per_cpu_mb)
         if cpus <= 0:
             raise StepRefused(errors.ESLURM_INVALID_TASK_MEMORY if request.mem_per_cpu_mb or request.mem_per_node_mb
-                              else errors.SLURM_ERROR)
+                              else errors.SLURM_ERROR, takes_number=True)
         room.append(cpus)
     try:
         if request.distribution.base == "arbitrary" and request.node_list:
@@ -337,11 +342,11 @@ def _allocate(request: StepRequest, nodes: Sequence[NodeUse], picked: list[int],
             limit = 0 if request.distribution.base == "plane" else request.ntasks_per_node
             tasks = lay_out(request.num_tasks, task_capacity(room, per_task, limit), request.distribution)
     except LayoutError:
-        raise StepRefused(errors.ESLURM_BAD_TASK_COUNT) from None
+        raise StepRefused(errors.ESLURM_BAD_TASK_COUNT, takes_number=True) from None
     shares = []
     for index, ids in zip(picked, tasks):
         if not ids:
-            raise StepRefused(errors.ESLURM_BAD_TASK_COUNT)
+            raise StepRefused(errors.ESLURM_BAD_TASK_COUNT, takes_number=True)
         shares.append(_share(request, nodes[index], index, tuple(ids), per_task or 1))
     return StepPlan(_spread_gres(request, nodes, shares), picked[-1] + 1)
 

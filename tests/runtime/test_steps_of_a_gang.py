@@ -77,14 +77,15 @@ srun --exact -n1 -N1 --mem=100 bash -c "sleep 0.3; echo $i \\$SLURMD_NODENAME" &
 
 
 def test_a_step_waits_for_room(rig):
-    job = rig.do("srun -N2 bash -c 'sleep 0.3; echo first' & sleep 0.15; srun -n1 -N1 echo second; wait", nodes=2)
-    assert job.lines()[:2] == ["first", "first"]
-    assert job.lines()[-1] == "second"
+    job = rig.do("""srun -N2 bash -c 'touch r$SLURM_PROCID; sleep 0.3; echo first' &
+until [ -e r0 -a -e r1 ]; do sleep 0.02; done; srun -n1 -N1 echo second; wait""", nodes=2)
+    assert [line for line in job.lines() if line in ("first", "second")] == ["first", "first", "second"]
     assert f"srun: Step created for StepId={job.run.job_id}.1" in job.lines()
 
 
 def test_immediate_does_not_wait(rig):
-    job = rig.do("srun -N2 sleep 0.4 & sleep 0.15; srun -I -n1 -N1 true; echo $?; wait", nodes=2)
+    job = rig.do("""srun -N2 bash -c 'touch r$SLURM_PROCID; sleep 0.4' &
+until [ -e r0 -a -e r1 ]; do sleep 0.02; done; srun -I -n1 -N1 true; echo $?; wait""", nodes=2)
     assert job.lines() == [
         f"srun: error: Unable to create step for job {job.run.job_id}: Requested nodes are busy", "1"]
 

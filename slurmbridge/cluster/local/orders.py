@@ -33,10 +33,6 @@ def run_order(order: LaunchOrder, nodes: dict[str, NodeRecord], controller_url: 
 def _array_facts(job: JobRecord, task_ids: tuple[int, ...]) -> dict[str, int]:
     if job.array_task_id is None:
         return {}
-    if task_ids:
-        ordered = sorted(task_ids)
-        step = ordered[1] - ordered[0] if len(ordered) > 1 else 1
-        return {"array_task_count": len(ordered), "array_task_min": ordered[0], "array_task_max": ordered[-1],
-                "array_task_step": job.array_task_step if job.array_task_step > 1 else step}
-    return {"array_task_count": job.array_task_count, "array_task_min": job.array_task_min,
-            "array_task_max": job.array_task_max, "array_task_step": job.array_task_step}
+    return {"array_task_count": len(task_ids) or job.array_task_count,
+            "array_task_min": min(task_ids, default=job.array_task_min),
+            "array_task_max": max(task_ids, default=job.array_task_max), "array_task_step": job.array_task_step or 1}
