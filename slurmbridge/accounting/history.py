@@ -16,7 +16,7 @@ from slurmbridge.accounting.operations import SaveEvent, SaveRun, SaveSuspension
 from slurmbridge.accounting.rows import Row, clean
 from slurmbridge.slurm import array, durations, exitcodes, hostlist, memory
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
-from slurmbridge.slurm.tres import TresError, normal_name, parse_counts
+from slurmbridge.slurm.tres import normal_name
 from slurmbridge.slurm.zones import Zone
 
 _NOTHING = ("", "Unknown", "None", "None assigned", "0")
@@ -76,7 +76,7 @@ def read_history(text: str, zone: Zone, next_index: Callable[[float], int], *, s
             db_index = next_index(submit)
             yield SaveRun(reader.job(db_index, run.values),
                           tuple(reader.step(db_index, values) for values in run.steps))
-        except (ValueError, KeyError, TresError, hostlist.HostlistError) as error:
+        except (ValueError, KeyError) as error:
             raise HistoryError(f"job {run.values.get('JobID', '?')}: {error}") from error
         for start_s, end_s in spans.get(run.values.get("DBIndex", ""), ()):
             yield SaveSuspension(db_index, start_s, end_s or None)
@@ -92,24 +92,37 @@ def read_events(text: str, zone: Zone) -> Iterator[SaveEvent]:
             yield SaveEvent(
                 values.get("NodeName", ""), reader.time(values.get("Start") or values.get("TimeStart", "")) or 0,
                 reader.time(values.get("End") or values.get("TimeEnd", "")), values.get("State", ""),
-                values.get("Reason", ""), int(uid) if uid.isdigit() else None, parse_counts(values.get("TRES", "")),
+                values.get("Reason", ""), int(uid) if uid.isdigit() else None, _counts(values.get("TRES", "")),
                 values.get("Cluster Nodes") or values.get("ClusterNodes", ""))
-        except (ValueError, TresError) as error:
+        except ValueError as error:
             raise HistoryError(f"line {number}: {error}") from error
 
 
 def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, field name -> value)."""
+    """(line number, field name -> value). Submit lines may have line ends and separators in them."""
     lines = text.split("\n")
     separator = "\t" if "\t" in lines[0] else "|"
     names = lines[0].split(separator)
+    free = names.index("SubmitLine") if "SubmitLine" in names else None
+    waiting: list[str] = []
     for number, line in enumerate(lines[1:], 2):
-        if not line:
+        if not line and not waiting:
             continue
-        values = line.split(separator)
-        if len(values) != len(names) and not (len(values) == len(names) + 1 and not values[-1]):
+        waiting.append(line)
+        values = "\n".join(waiting).split(separator)
+        if len(values) == len(names) + 1 and not values[-1]:
+            values.pop()                       # -p: a separator at the end
+        if len(values) < len(names) and free is not None:
+            continue
+        if len(values) > len(names) and free is not None:
+            more = len(values) - len(names)
+            values[free:free + more + 1] = [separator.join(values[free:free + more + 1])]
+        if len(values) != len(names):
             raise HistoryError(f"line {number}: {len(values)} fields instead of {len(names)}")
+        waiting.clear()
         yield number, dict(zip(names, values))
+    if any(waiting):
+        raise HistoryError(f"line {len(lines)}: the last record is cut off")
 
 
 def _spans(text: str) -> dict[str, list[tuple[int, int]]]:
@@ -149,14 +162,13 @@ class _Reader:
             self.time(values.get("Start", "")), self.time(values.get("End", "")), codec.dumps(data))
 
     def _job_data(self, values: Mapping[str, str]) -> dict[str, Any]:
-        required = parse_counts(values.get("ReqTRES", ""))
-        req_mem = memory.parse_mb(values.get("ReqMem", ""))
-        if req_mem and "mem" not in required:
-            required["mem"] = req_mem
+        required = _counts(values.get("ReqTRES", ""))
+        if values.get("ReqMem") and "mem" not in required:
+            required["mem"] = _scaled("mem", values["ReqMem"])
         data: dict[str, Any] = {key: values[name] for key, name in _TEXTS.items() if values.get(name)}
         data |= {
             "nodes": _hosts(values.get("NodeList", "")), "alloc_nodes": _number(values.get("AllocNodes", "")),
-            "tres_req": required, "tres_alloc": parse_counts(values.get("AllocTRES", "")),
+            "tres_req": required, "tres_alloc": _counts(values.get("AllocTRES", "")),
             "req_cpus": _number(values.get("ReqCPUS", "")), "priority": _number(values.get("Priority", "")),
             "exit_status": exitcodes.from_text(values.get("ExitCode") or "0:0"),
             "derived": exitcodes.from_text(values.get("DerivedExitCode") or "0:0"),
@@ -166,8 +178,8 @@ class _Reader:
             "suspended_s": durations.parse_seconds(values.get("Suspended") or "0") or 0,
             "time_limit_min": _limit(values)}
         kept = {key: value for key, value in data.items() if value not in (None, "", 0, [], {}) or key == "suspended_s"}
-        if values.get("ConsumedEnergyRaw"):
-            kept["energy"] = int(values["ConsumedEnergyRaw"])
+        if "ConsumedEnergyRaw" in values:
+            kept["energy"] = int(values["ConsumedEnergyRaw"] or -1)
         return kept
 
     def step(self, db_index: int, values: Mapping[str, str]) -> Row:
@@ -186,12 +198,13 @@ class _Reader:
         step = {
             "job_id": int(job_id), "step_id": step_id, "name": values.get("JobName", ""), "state": state,
             "start_s": self.time(values.get("Start", "")) or 0, "end_s": self.time(values.get("End", "")),
-            "exit_status": exitcodes.from_text(values.get("ExitCode") or "0:0"),
             "nodes": _hosts(values.get("NodeList", "")), "num_tasks": _number(values.get("NTasks", "")),
-            "layout": values.get("Layout", ""), "tres": parse_counts(values.get("AllocTRES", "")),
+            "layout": values.get("Layout", ""), "tres": _counts(values.get("AllocTRES", "")),
             "submit_line": values.get("SubmitLine", ""), "container": values.get("Container", ""), "usage": usage}
         if by_uid:
             step["killed_by_uid"] = int(by_uid)
+        if "ExitCode" in values:
+            step["exit_status"] = exitcodes.from_text(values["ExitCode"]) if values["ExitCode"] else None
         return db_index, clean(step_id), codec.dumps(step)
 
 
@@ -213,6 +226,24 @@ def _identity(text: str, data: dict[str, Any]) -> tuple[int, int | None, int, in
 def _number(text: str) -> int:
     found = memory.leading_int(text)
     return found[0] if found else 0
+
+
+def _counts(text: str) -> dict[str, int]:
+    """``cpu=4,mem=62.50G,gres/gpu:a100=2``, memory in MB."""
+    found: dict[str, int] = {}
+    for entry in text.split(","):
+        name, equals, value = entry.partition("=")
+        if equals:
+            found[normal_name(name)] = _scaled(normal_name(name), value)
+    return found
+
+
+def _scaled(name: str, text: str) -> int:
+    """A count with a unit perhaps; of memory in MB."""
+    number = text.rstrip("KMGTP")
+    power = "_KMGTP".index(text[len(number):]) if len(text) > len(number) else 0
+    in_mb = name == "mem" or name.startswith("bb/")
+    return round(float(number) * 1024.0 ** (power - 2 if in_mb and power else power))
 
 
 def _hosts(text: str) -> Sequence[str]:
@@ -266,6 +297,4 @@ def _usage_count(tres: str, text: str) -> int:
     """cpu in milliseconds, anything else as counted (``10860K`` is bytes)."""
     if tres == "cpu":
         return (durations.parse_seconds(text) or 0) * 1000
-    number = text.rstrip("KMGTP")
-    factor = 1024 ** "_KMGTP".index(text[len(number):]) if len(text) > len(number) else 1
-    return int(float(number) * factor)
+    return _scaled(tres + "/", text)

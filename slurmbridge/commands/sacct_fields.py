@@ -14,6 +14,7 @@ from slurmbridge.slurm.sluid import sluid_text
 Line = Job | Step
 Text = str | None
 Field = ColumnField[Line]
+_NOT_METERED = ("RUNNING", "SUSPENDED", "REQUEUED", "PREEMPTED")
 _UINT32, _UINT64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 _BYTES_PER_MB = 1 << 20
 
@@ -174,7 +175,7 @@ class _FieldMaker:
             date("Eligible", lambda job: job.eligible_s, lambda step: step.start_s),
             date("End", lambda job: job.end_s, lambda step: step.end_s),
             field("ExitCode", 8, lambda job: exitcodes.text(job.row.get("exit_status", 0)),
-                  lambda step: exitcodes.text(step.row.get("exit_status", 0))),
+                  _step_exit),
             plain("Extra", 14, "extra"), plain("FailedNode", 8, "failed_node"),
             field("Flags", 19, lambda job: ",".join(flag for flag in _FLAG_ORDER if flag in job.flags)),
             number("GID", 6, lambda job: job.row["gid"]),
@@ -310,13 +311,18 @@ def _seconds(value: int) -> str:
 def _job_energy(job: Job) -> int | None:
     """Not known while it runs, unless another Slurm knew."""
     known = job.row.get("energy")
-    if known is None and job.state in ("RUNNING", "SUSPENDED"):
+    if known == -1 or (known is None and job.state in _NOT_METERED):
         return None
     return job.tres_alloc.get("energy", known or 0)
 
 
 def _step_energy(step: Step) -> int:
     return int((step.row.get("usage") or {}).get("energy", 0))
+
+
+def _step_exit(step: Step) -> str:
+    status = step.row.get("exit_status", 0 if step.row.get("end_s") else None)
+    return "" if status is None else exitcodes.text(status)
 
 
 def _step_frequency(step: Step) -> str:
