@@ -204,7 +204,10 @@ class StepDaemon:
         assert self.end_by_s is not None
         if self.order.warn_signal and not self._warned and now >= self.end_by_s - self.order.warn_before_s - 0.001:
             self._warned = True
-            self.deliver(self.order.warn_signal, steps=not self.order.warn_batch, batch_script=self.order.warn_batch)
+            if not self.order.warn_batch:
+                self.deliver(self.order.warn_signal, steps=True, batch_script=False)
+            elif self.batch_pid is not None:        # B: means the shell alone, not what it started
+                processes.signal_all([self.batch_pid], self.order.warn_signal)
         if now >= self.end_by_s - 0.001:
             self.terminate("TIME LIMIT", self.order.kill_wait_s)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -60,3 +61,37 @@ def test_repeated_table_stops_with_its_caller(shared_site):
     assert lines[1] == lines[4] and "JOBID" in lines[1]
     process.send_signal(signal.SIGINT)
     assert process.wait(10) == -signal.SIGINT
+
+
+SCRIPT = """#!/bin/bash
+#SBATCH --time=1 --signal=B:USR2@{before} --output=out.txt
+trap 'echo shell USR1' USR1
+trap 'echo shell USR2' USR2
+bash -c 'trap "echo child USR1" USR1; trap "echo child USR2" USR2; echo ready
+         while [ ! -e stop ]; do sleep 0.1; done' &
+while kill -0 $! 2>/dev/null; do wait $!; done
+"""
+
+
+def test_signals_for_the_batch_shell_alone_and_for_all_of_it(local_site):
+    site, out = local_site, local_site.work / "out.txt"
+    (site.work / "job.sh").write_text(SCRIPT.format(before=54))
+    job = site.submit("job.sh")
+
+    def until(line: str, times: int = 1) -> list[str]:
+        for _ in range(120):
+            lines = out.read_text().splitlines() if out.exists() else []
+            if lines.count(line) >= times:
+                break
+            time.sleep(0.1)
+        return lines
+
+    until("ready")
+    site.ok("scancel", "-b", "-s", "USR1", str(job))
+    assert until("shell USR1") == ["ready", "shell USR1"]
+    site.ok("scancel", "-f", "-s", "USR1", str(job))
+    assert "child USR1" in until("child USR1") and "shell USR1" in until("shell USR1", 2)
+    lines = until("shell USR2")
+    assert "shell USR2" in lines and "child USR2" not in lines
+    (site.work / "stop").touch()
+    site.wait_for(job, "COMPLETED")
