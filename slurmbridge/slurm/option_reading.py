@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from slurmbridge.slurm.getopt import Parser
 from slurmbridge.slurm.memory import leading_int
 from slurmbridge.slurm.option_env import ENVIRONMENT
+from slurmbridge.slurm.option_texts import text_of
 from slurmbridge.slurm.option_values import Log, OptionSet
 from slurmbridge.slurm.options import table_of
 
@@ -51,7 +52,9 @@ def print_options(opts: OptionSet) -> None:
     line = "-------------------- --------------------"
     opts.log.info("defined options")
     opts.log.info(line)
-    for name, value in opts.shown().items():
-        opts.log.info(f"{name:<20}: {'(null)' if value is None else value}")
+    for option in opts.options.values():
+        if (option.name or option.key) in opts.given:
+            value = text_of(opts, option)
+            opts.log.info(f"{option.name or '(null)':<20}: {'(null)' if value is None else value}")
     opts.log.info(line)
     opts.log.info("end of defined options")
