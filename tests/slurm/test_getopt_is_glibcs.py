@@ -15,9 +15,10 @@ SHORT = "ab:c::xn:"
 NAMES = {"alpha": 0, "alpine": 0, "beta": 1, "gamma": 2, "nodes": 1, "ntasks": 1, "ntasks-per-node": 1, "x": 0,
          "ntasks-per-core": 1}
 LONG = ",".join(name + ":" * argument for name, argument in NAMES.items())
-WORDS = ("-a", "-b", "-bx", "-c", "-cx", "-ab", "-axb5", "-x", "-q", "-", "--", "--alpha", "--al", "--alp", "--alpha=1",
-         "--beta", "--beta=2", "--be=", "--gamma", "--gamma=3", "--g=", "--n", "--nt", "--ntasks=4", "--ntasks-per-",
-         "--ntasks-per-n=2", "--nodes", "--bogus", "--bogus=1", "word", ":", "-n", "-n4", "-nn", "--x", "-a-", "--=", "")
+WORDS = ("-a", "-b", "-bx", "-c", "-cx", "-ab", "-axb5", "-x", "-q", "-", "--", "--alpha", "--al", "--alp",
+         "--alpha=1", "--beta", "--beta=2", "--be=", "--gamma", "--gamma=3", "--g=", "--n", "--nt", "--ntasks=4",
+         "--ntasks-per-", "--ntasks-per-n=2", "--nodes", "--bogus", "--bogus=1", "word", ":", "-n", "-n4", "-nn", "--x",
+         "-a-", "--=", "")
 
 
 def ours(words: list[str], permute: bool) -> tuple[list[str], list[str], list[str]]:
@@ -55,8 +56,10 @@ def test_random_command_lines(seed: int) -> None:
 @pytest.mark.parametrize(("words", "error"), [
     (["--ntask=8"], "sbatch: option '--ntask=8' is ambiguous; possibilities: '--ntasks' '--ntasks-per-core' "
                     "'--ntasks-per-gpu' '--ntasks-per-node' '--ntasks-per-socket' '--ntasks-per-tres'"),
-    (["-n"], "sbatch: option requires an argument -- 'n'"), (["--nodes"], "sbatch: option '--nodes' requires an argument"),
-    (["-–"], "sbatch: invalid option -- '\udce2'"), (["--hold=1"], "sbatch: option '--hold' doesn't allow an argument")])
+    (["-n"], "sbatch: option requires an argument -- 'n'"),
+    (["--nodes"], "sbatch: option '--nodes' requires an argument"),
+    (["-–"], "sbatch: invalid option -- '\udce2'"),
+    (["--hold=1"], "sbatch: option '--hold' doesn't allow an argument")])
 def test_mistakes(words: list[str], error: str) -> None:
     assert parse_all("sbatch", words, table_of("sbatch"))[2] == error
 

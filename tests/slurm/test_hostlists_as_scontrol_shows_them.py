@@ -27,8 +27,9 @@ def test_recorded(case: dict[str, str]) -> None:
     assert names.ranged() + "\n" == case["hostlistsorted"]
 
 
-NAMES = st.lists(st.tuples(st.sampled_from(["n", "gpu-", "r1c", ""]), st.integers(0, 120), st.sampled_from([0, 2, 3])),
-                 max_size=40).map(lambda rows: [f"{prefix}{str(number).zfill(width)}" for prefix, number, width in rows])
+NAMES = st.lists(st.tuples(st.sampled_from(["n", "gpu-", "r1c", ""]), st.integers(0, 120),
+                           st.sampled_from([0, 2, 3])), max_size=40).map(
+    lambda rows: [f"{prefix}{str(number).zfill(width)}" for prefix, number, width in rows])
 
 
 @settings(max_examples=150, deadline=None)

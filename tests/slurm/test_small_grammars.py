@@ -68,7 +68,8 @@ FILE = {"job_id": 128, "work_dir": "/w", "user_name": "alice", "job_name": "trai
 
 
 @pytest.mark.parametrize(("pattern", "name"), [
-    ("slurm-%j.out", "/w/slurm-128.out"), ("%A_%a", "/w/120_7"), ("%4j-%2t", "/w/0128-05"), ("/x/%x-%u", "/x/train-alice"),
+    ("slurm-%j.out", "/w/slurm-128.out"), ("%A_%a", "/w/120_7"), ("%4j-%2t", "/w/0128-05"),
+    ("/x/%x-%u", "/x/train-alice"),
     ("%%j", "/w/%j"), ("%q", "/w/%q"), ("%3q", "/w/%3q"), ("a\\%j", "/w/a%j"), ("%J-%s-%b", "/w/128-batch-7"),
     ("%99j", "/w/0000000128"), ("%N.%n", "/w/n1.2"), ("%", "/w/%"), ("%5", "/w/%5"), ("%r", "/w/1")])
 def test_file_patterns(pattern: str, name: str) -> None:

@@ -65,4 +65,4 @@ def test_what_the_clients_say(cases: list[dict[str, Any]]) -> None:
         env = {"PATH": PATH, "HOME": "/root", "TZ": "UTC", **case["env"]}
         call = Call(case["command"], ("-v", *case["args"]), env, "WORK", host="vm", now_s=NOW, conf=CONF)
         code, stderr, _ = attempt(call, case["script"])
-        assert (code, stderr) == (case["rc"], case["stderr"]), {k: case[k] for k in ("command", "args", "env", "script")}
+        assert (code, stderr) == (case["rc"], case["stderr"]), (case["args"], case["env"], case["script"])

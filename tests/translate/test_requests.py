@@ -46,7 +46,8 @@ def test_command_line_over_environment_over_directives(argv: tuple[str, ...], en
 
 @pytest.mark.parametrize(("argv", "expected"), [
     ("-N2", (2, 2, None, 2)), ("-N2-4", (2, 4, None, 1)), ("-n8", (None, None, 8, 8)), ("-n8 -N2", (2, 2, 8, 8)),
-    ("-N4 -n2", (2, 2, 2, 2)), ("-n5 --ntasks-per-node=2", (3, None, 5, 5)), ("-N2 --ntasks-per-node=4", (2, 2, None, 8)),
+    ("-N4 -n2", (2, 2, 2, 2)), ("-n5 --ntasks-per-node=2", (3, None, 5, 5)),
+    ("-N2 --ntasks-per-node=4", (2, 2, None, 8)),
     ("-n2 -c4", (None, None, 2, 8)), ("-w n[1-3]", (3, None, None, 3)), ("-N2 -O -n8", (2, 2, 8, 2)),
     ("-B2:4:1", (None, None, 8, 8)), ("", (None, None, None, 1)), ("-N2 --ntasks-per-gpu=2 --gpus=4", (2, 2, 8, 2)),
     ("-n4 --gpus-per-task=1 -N1-8", (1, 4, 4, 4))])
@@ -147,7 +148,8 @@ SPACE = "Batch script contains only whitespace!"
 
 
 @pytest.mark.parametrize(("data", "text"), [
-    (b"", "Batch script is empty!"), (b" \n\t", SPACE), (b"\0\0\0", SPACE), (b"#!/bin/sh\r\necho\r\n", "DOS line breaks"),
+    (b"", "Batch script is empty!"), (b" \n\t", SPACE), (b"\0\0\0", SPACE),
+    (b"#!/bin/sh\r\necho\r\n", "DOS line breaks"),
     (b"#!/bin/sh\n\0", "contain a NULL character"), (b"\x7fELF\x02\x01", "does not look like a batch script"),
     (b"echo", "For instance: #!/bin/sh")])
 def test_bad_scripts(data: bytes, text: str) -> None:
