@@ -51,7 +51,8 @@ def test_outcomes_name_real_options() -> None:
 
 
 REQUEST = JobRequest(name="../../etc; rm -rf /\n\udcff", script="#!/bin/sh\n", min_nodes=2, num_tasks=8,
-                     cpus_per_task=2, mem_per_cpu_mb=1000, tres_per_node="gres/gpu:a100:2", uid=1000, gid=100, user_name="al.ice",
+                     cpus_per_task=2, mem_per_cpu_mb=1000, tres_per_node="gres/gpu:a100:2", uid=1000, gid=100,
+                     user_name="al.ice",
                      account="phys/qcd", partitions=("gpu",), time_limit_min=10)
 
 
