@@ -169,6 +169,26 @@ def import_usage(file: Annotated[str, typer.Argument(help="Output of sshare -alP
     raise typer.Exit(_call(_state(state), "import-usage", os.path.abspath(file)))
 
 
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def translate(context: typer.Context, script: Annotated[str, typer.Argument(help="A batch script.")],
+              job_id: Annotated[int, typer.Option("--job-id", help="The number its names shall have.")] = 1) -> None:
+    """Prints the Kubernetes objects that a script would become; other options are sbatch's."""
+    from slurmbridge import admin_files
+    raise typer.Exit(admin_files.print_manifests(script, tuple(context.args), job_id))
+
+
+@app.command()
+def lint(file: Annotated[Path, typer.Argument(help="slurm.conf, or a batch script.")],
+         slurm_conf: Annotated[Path | None, typer.Option("--slurm-conf", help="The site a script is for.")] = None,
+         ) -> None:
+    """Says what of a slurm.conf is not used, or what becomes of each directive of a script."""
+    from slurmbridge import admin_files
+    try:
+        admin_files.print_lint(file, slurm_conf)
+    except admin_files.FileError as error:
+        fail(str(error))
+
+
 def main() -> None:
     """Entry point of the ``slurmbridge`` command."""
     app()

@@ -68,9 +68,9 @@ async def _join(session: Session, submission: Submission, text: str) -> Reply:
                            if job.array_task_id == name.tasks[0]), 0)
         address, credential = await session.acts.step_address(session.identity, job_id)
     except SlurmError as error:
-        return Reply(stderr=f"{submission.stderr}srun: error: Unable to confirm allocation for job {text}: "
-                            f"{error.text}\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job {text}\n",
-                     exit_code=submission.error_exit)
+        lines = (f"srun: error: Unable to confirm allocation for job {text}: {error.text}\n"
+                 f"srun: Check SLURM_JOB_ID environment variable. Expired or invalid job {text}\n")
+        return Reply(stderr=submission.stderr + lines, exit_code=submission.error_exit)
     await session.write_stderr(submission.stderr)
     job = session.views.jobs[job_id]
     variables = {**submission.env, **allocation_variables(job, session)}

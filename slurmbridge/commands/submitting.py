@@ -55,8 +55,8 @@ def _unknown_clusters(session: Session, text: str, before: str) -> Reply | None:
     lines = "".join(f"{command}: error: No cluster '{word}' known by database.\n" for word in strange)
     if not strange or len(strange) < len(words):
         return None
-    return Reply(stderr=f"{before}{lines}{command}: error: '{text}' can't be reached now, or it is an invalid entry for "
-                        "--cluster.  Use 'sacctmgr list clusters' to see available clusters.\n", exit_code=1)
+    return Reply(stderr=f"{before}{lines}{command}: error: '{text}' can't be reached now, or it is an invalid entry "
+                        "for --cluster.  Use 'sacctmgr list clusters' to see available clusters.\n", exit_code=1)
 
 
 def refusal(command: str, error: SlurmError, what: str, exit_code: int) -> Reply:
@@ -95,7 +95,7 @@ async def test_only(session: Session, submission: Submission) -> Reply:
 
 
 def start_line(command: str, answers: Sequence[WillRun], session: Session) -> str:
-    """``Job 12 to start at … using 4 processors on nodes n[1-2] in partition batch``; of a heterogeneous job the sum."""
+    """``Job 12 to start at … using 4 processors on nodes n1 in partition batch``; of a heterogeneous job the sum."""
     first = answers[0]
     when = durations.time_formatter(session.invocation.env, session.now())(max(answer.start_s for answer in answers))
     if len(answers) == 1:

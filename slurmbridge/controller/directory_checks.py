@@ -110,8 +110,8 @@ def refused_by_partition(partition: PartitionRecord, account: str, qos: str, acc
                 f"Job's QOS not permitted to use this partition ({partition.name} allows {allowed} not {qos})")
     if qos in partition.deny_qos:
         return (errors.ESLURM_INVALID_QOS, "InvalidQOS",
-                f"Job's QOS not permitted to use this partition ({partition.name} denies {','.join(partition.deny_qos)} "
-                f"including {qos})")
+                f"Job's QOS not permitted to use this partition ({partition.name} denies "
+                f"{','.join(partition.deny_qos)} including {qos})")
     if "associations" not in conf.accounting_enforce:
         return None
     if partition.allow_accounts is not None and not _below(account, partition.allow_accounts, accounting):

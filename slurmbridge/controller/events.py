@@ -136,7 +136,7 @@ class EngineNews:
             self._life.apply(job, event, cause)
 
     def _time_over(self, job: JobRecord, news: News) -> str:
-        """The step daemon ends a job at its limit by itself, and the signal it used is the first that is heard of it."""
+        """The step daemon ends a job at its limit by itself; the signal it used may be the first that is heard of it."""
         if not news.exit_status & 0x7F:
             return ""
         limit = self._ends_at(job)

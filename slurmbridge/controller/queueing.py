@@ -21,7 +21,7 @@ from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import REASON_INDEX, REASONS, SchedulerSettings, Snapshot
 from slurmbridge.slurm import errors, patterns
 from slurmbridge.slurm.errors import SlurmError
-from slurmbridge.slurm.hostlist import compress
+from slurmbridge.slurm.hostlist import HostlistError, compress
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.slurm.settings import SlurmConf
 from slurmbridge.views.records import JobRecord, NodeRecord, PartitionRecord
@@ -93,6 +93,8 @@ def shape_of(world: World, job: JobRecord, partition: str) -> Shape:
         shape = size.shape_of(job.request, defaults(world, partition))
     except size.SizeError as error:
         raise SlurmError(getattr(errors, str(error.args[0]), errors.ESLURM_INVALID_NODE_COUNT)) from None
+    except HostlistError:
+        raise SlurmError(errors.ESLURM_INVALID_NODE_NAME) from None
     world.shapes[job.job_id, partition] = (job.request, shape)
     return shape
 
@@ -287,7 +289,7 @@ def split(world: World, job: JobRecord, task: int) -> JobRecord:
 
 # --- answers for submissions
 def refusal(world: World, job: JobRecord) -> SlurmError | None:
-    """Slurm's error for a job that no partition it asked for can ever run. Else the job gets the reason it waits for."""
+    """Slurm's error for a job that none of its partitions can ever run. Else the job gets the reason it waits for."""
     if job.priority == 0:
         return None
     error: SlurmError | None = None

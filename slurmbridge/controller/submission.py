@@ -177,7 +177,8 @@ class Submission:
             raise SlurmError(errors.ESLURM_PREEMPTION_REQUIRED)
         if request.licenses and request.licenses not in ("", "(null)"):
             raise SlurmError(errors.ESLURM_INVALID_LICENSES)
-        request = replace(request, user_name=user_name, group_name=group_name, switches_wait_s=self._switch_wait(request),
+        request = replace(request, user_name=user_name, group_name=group_name,
+                          switches_wait_s=self._switch_wait(request),
                           partitions=tuple(partition.name for partition in partitions),
                           node_list=_unique_hosts(request.node_list), exclude=request.exclude)
         job = JobRecord(

@@ -448,7 +448,8 @@ _KEYS: dict[str, Callable[[JobUpdate, str], None]] = {
     "reservationname": _reservation, "reservation": _reservation,
     "nice": _nice, "priority": _priority, "sitefactor": _site_factor, "requeue": _requeue,
     "arraytaskthrottle": _throttle, "oversubscribe": _oversubscribe, "shared": _oversubscribe,
-    "contiguous": _contiguous, "resetaccruetime": _begin_now, "stdout": _file("std_out"), "stderr": _file("std_err"), "stdin": _file("std_in"),
+    "contiguous": _contiguous, "resetaccruetime": _begin_now, "stdout": _file("std_out"),
+    "stderr": _file("std_err"), "stdin": _file("std_in"),
     "workdir": _file("work_dir"), "switches": _count("switches", 0), "wait-for-switch": _count("switches_wait_s", 0),
     "delayboot": _count("delay_boot_s", 0)}
 _ALWAYS = frozenset({"comment", "admincomment", "systemcomment", "extra", "name", "jobname", "wckey"})

@@ -91,7 +91,8 @@ class Lab:
         before = None
         while quiet < 4:
             await asyncio.sleep(0.015)
-            now = [(job.job_id, job.state, sorted(job.flags), job.reason, job.nodes) for job in self.views.jobs.values()]
+            now = [(job.job_id, job.state, sorted(job.flags), job.reason, job.nodes)
+                   for job in self.views.jobs.values()]
             quiet = quiet + 1 if now == before else 0
             before = now
 

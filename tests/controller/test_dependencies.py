@@ -19,7 +19,8 @@ from slurmbridge.views.records import JobRecord
 @pytest.mark.parametrize(("text", "shown"), [
     ("12", "afterany:12(unfulfilled)"), ("12,13", "afterany:12(unfulfilled),afterany:13(unfulfilled)"),
     ("afterok:12:13", "afterok:12(unfulfilled),afterok:13(unfulfilled)"),
-    ("AFTEROK:12", "afterok:12(unfulfilled)"), ("afterok:12?afterany:13", "afterok:12(unfulfilled)?afterany:13(unfulfilled)"),
+    ("AFTEROK:12", "afterok:12(unfulfilled)"),
+    ("afterok:12?afterany:13", "afterok:12(unfulfilled)?afterany:13(unfulfilled)"),
     ("after:12+5", "after:12+5(unfulfilled)"), ("afternotok:12_*", "afternotok:12_*(unfulfilled)"),
     ("aftercorr:12_3", "aftercorr:12_3(unfulfilled)"), ("singleton", "singleton(unfulfilled)"),
     ("afterok:12_[1-2]", "afterok:12_1(unfulfilled),afterok:12_2(unfulfilled)"),
@@ -31,7 +32,8 @@ def test_what_may_be_written(text: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "bogus:1", "afterok:", "afterok", "afterok:x", "afterok:0", "afterok:1,", "afterok:1?afterok:2,afterok:3", "after:1+0",
+    "bogus:1", "afterok:", "afterok", "afterok:x", "afterok:0", "afterok:1,", "afterok:1?afterok:2,afterok:3",
+    "after:1+0",
     "after:1+x", "afterok:1;2", "12?13", "afterok:1_[1", "afterok:1_[2-x]", "12,afterok"])
 def test_what_may_not(text: str) -> None:
     with pytest.raises(BadDependency):
@@ -43,8 +45,8 @@ def test_shown_text_reads_back() -> None:
     assert str(parse(text)) == text
 
 
-def job(job_id: int, state: str = "PENDING", *flags: str, array: int = 0, task: int | None = None, pending: int | None = None,
-        start_s: float | None = None) -> JobRecord:
+def job(job_id: int, state: str = "PENDING", *flags: str, array: int = 0, task: int | None = None,
+        pending: int | None = None, start_s: float | None = None) -> JobRecord:
     return JobRecord(job_id, JobRequest(), state=state, flags=set(flags), array_job_id=array, array_task_id=task,
                      array_pending=pending, start_s=start_s)
 
@@ -59,7 +61,8 @@ def judge(*jobs: JobRecord, now: float = 1000.0, blocked: bool = False) -> Judge
     ("afterok", "COMPLETED", ("COMPLETING",), UNFULFILLED), ("afterok", "FAILED", (), FAILED),
     ("afterok", "CANCELLED", (), FAILED), ("afternotok", "FAILED", (), ""), ("afternotok", "COMPLETED", (), FAILED),
     ("afternotok", "PENDING", ("SPECIAL_EXIT",), ""), ("afterany", "CANCELLED", (), ""),
-    ("afterany", "TIMEOUT", ("COMPLETING",), UNFULFILLED), ("after", "PENDING", (), UNFULFILLED), ("after", "RUNNING", (), ""),
+    ("afterany", "TIMEOUT", ("COMPLETING",), UNFULFILLED), ("after", "PENDING", (), UNFULFILLED),
+    ("after", "RUNNING", (), ""),
     ("after", "RUNNING", ("CONFIGURING",), UNFULFILLED), ("after", "CANCELLED", (), "")])
 def test_one_job(kind: str, state: str, flags: tuple[str, ...], verdict: str) -> None:
     assert judge(job(5, state, *flags)).test(job(9), parse(f"{kind}:5"))[1] == verdict

@@ -19,7 +19,8 @@ def test_a_job_runs_and_ends_with_its_exit_code() -> None:
         good, bad = await lab.run_for(30, num_tasks=2), await lab.run_for(40, exit_code=3)
         await lab.settle()
         assert lab.shown(good) == "RUNNING None"
-        assert lab.job(good).nodes == ("n1",) and lab.job(good).tres_alloc == {"cpu": 2, "mem": 200, "node": 1, "billing": 2}
+        assert lab.job(good).nodes == ("n1",)
+        assert lab.job(good).tres_alloc == {"cpu": 2, "mem": 200, "node": 1, "billing": 2}
         assert lab.views.nodes["n1"].cpus_alloc == 3
         await lab.advance(41)
         assert (lab.shown(good), lab.shown(bad)) == ("COMPLETED None", "FAILED NonZeroExitCode")
@@ -213,7 +214,8 @@ def test_dependent_jobs_follow_or_never_run() -> None:
         await lab.settle()
         assert lab.shown(ok) == "PENDING Dependency" and lab.job(ok).dependency == f"afterok:{first}(unfulfilled)"
         await lab.advance(11)
-        assert lab.shown(ok) == "PENDING DependencyNeverSatisfied" and lab.job(ok).dependency == f"afterok:{first}(failed)"
+        assert lab.shown(ok) == "PENDING DependencyNeverSatisfied"
+        assert lab.job(ok).dependency == f"afterok:{first}(failed)"
         assert lab.shown(killed) == "CANCELLED DependencyNeverSatisfied"
         assert lab.shown(not_ok) == lab.shown(any_way) == "RUNNING None"
         await refused(errors.ESLURM_DEPENDENCY, lab.submit(dependency="afterok:999"))
@@ -278,6 +280,7 @@ def test_usage_accrues_while_jobs_run() -> None:
         await lab.settle()
         await lab.advance(101)
         lab.views.shares()
-        usage = {record.user or record.account: record.usage_raw for record in lab.views.accounting.associations.values()}
+        records = lab.views.accounting.associations.values()
+        usage = {record.user or record.account: record.usage_raw for record in records}
         assert usage["alice"] == pytest.approx(2 * 100, rel=0.02) and usage["phys"] == usage["alice"]
     in_lab(story)

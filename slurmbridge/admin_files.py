@@ -1,0 +1,96 @@
+"""``slurmbridge translate`` and ``slurmbridge lint``: what can be said of a file without a controller."""
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import sys
+import time
+from pathlib import Path
+
+import yaml
+
+from slurmbridge.slurm.conf import ConfError, read_conf
+from slurmbridge.slurm.conf_lint import lint as lint_conf
+from slurmbridge.slurm.settings import SlurmConf
+from slurmbridge.translate.call import Call, ClientError
+from slurmbridge.translate.lint import lint_script
+from slurmbridge.translate.manifest import manifests
+from slurmbridge.translate.request import build_requests
+
+
+class FileError(Exception):
+    """The file cannot be read. ``str()`` is one line."""
+
+
+def print_manifests(script: str, options: tuple[str, ...], job_id: int) -> int:
+    """Prints YAML; the exit code of sbatch where it would refuse the script."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_")}
+    uid, gid = os.getuid(), os.getgid()
+    call = Call("sbatch", (*options, script), env, os.getcwd(), 0o022, uid, gid, _user(uid), _group(gid),
+                os.uname().nodename.split(".")[0], {}, time.time(), any_site())
+    try:
+        submission = build_requests(call, lambda path: Path(path).read_bytes(), sys.stdin.buffer.read)
+    except ClientError as error:
+        sys.stderr.write(error.stderr_text)
+        return error.exit_code
+    sys.stderr.write(submission.stderr)
+    objects = [made for offset, request in enumerate(submission.requests)
+               for made in manifests(request, job_id + offset)]
+    print(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True), end="")
+    return 0
+
+
+def any_site() -> SlurmConf:
+    """What a script is read for when no slurm.conf is given: a site with GPUs."""
+    return SlurmConf(gres_types=("gpu",))
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def print_lint(file: Path, slurm_conf: Path | None) -> None:
+    """The report on a slurm.conf, or on a script (it begins with ``#!``). Raises FileError."""
+    try:
+        data = file.read_bytes()
+        if data.startswith(b"#!"):
+            conf = any_site() if slurm_conf is None else read_conf(str(slurm_conf))
+            _print_script(file, data.decode("utf-8", "surrogateescape"), conf)
+        else:
+            _print_conf(file)
+    except OSError as error:
+        raise FileError(f"{error.filename or file}: {error.strerror}") from None
+    except ConfError as error:
+        raise FileError(str(error)) from None
+
+
+def _print_script(file: Path, script: str, conf: SlurmConf) -> None:
+    for finding in lint_script(script, conf, str(file)):
+        reason = f": {finding.reason}" if finding.reason else ""
+        _say(f"{file}:{finding.line}: {finding.directive}: {finding.verdict}{reason}")
+
+
+def _print_conf(file: Path) -> None:
+    conf = read_conf(str(file), strict=False)
+    for path, line, text in conf.notes:
+        _say(f"{path}:{line}: {text}")
+    unused = lint_conf(conf)
+    for key, value, line, meaning in unused:
+        _say(f"{file}:{line}: {key}={value}: not used: {meaning}")
+    _say(f"{len(conf.nodes)} nodes, {len(conf.partitions)} partitions, {len(conf.notes)} notes, "
+         f"{len(unused)} keys not used")
+
+
+def _say(line: str) -> None:
+    print(line.encode("utf-8", "backslashreplace").decode("utf-8"))
