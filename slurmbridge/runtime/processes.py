@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import time
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -92,6 +93,22 @@ def kill_tree(pid: int) -> None:
             return
         signal_all(alive, signal.SIGKILL)
         seen.update(alive)
+
+
+def kill_with_environment(entry: str) -> None:
+    """SIGKILL to every process that was started with this ``NAME=value`` in its environment, until there is none."""
+    wanted = entry.encode()
+    while True:
+        found = []
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+                    if wanted in file.read().split(b"\0") and start_ticks(int(name)) is not None:
+                        found.append(int(name))
+        if not found:
+            return
+        signal_all(found, signal.SIGKILL)
+        time.sleep(0.005)
 
 
 def close_all_but(keep: set[int]) -> None:

@@ -17,6 +17,7 @@ import gc
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -45,6 +46,8 @@ class Run:
     journal: str
     daemons: dict[int, int] = field(default_factory=dict)
     wake_path: str = ""
+    address: str = ""                         # of the head's step daemon: every process of the job has it in its environment
+    head: int = 0                             # pid of the first node's daemon
     is_lost: bool = False                     # a daemon was killed
 
 
@@ -97,6 +100,9 @@ class Spawner:
                 continue
             run = Run(name, journal, wake_path=os.path.join(self.reach_directory, WAKE_NAME))
             for entry in entries:
+                run.address = entry.get("address", run.address) if entry["kind"] == "launched" else run.address
+                if entry["kind"] == "daemon" and entry["node"] == 0:
+                    run.head = entry["pid"]
                 if entry["kind"] == "daemon" and processes.start_ticks(entry["pid"]) == entry["ticks"]:
                     with contextlib.suppress(OSError):
                         fd = os.pidfd_open(entry["pid"])
@@ -104,6 +110,8 @@ class Spawner:
                         self.selector.register(fd, selectors.EVENT_READ, self._adopted_gone)
             if run.daemons:
                 self.runs[name] = run
+                if run.head not in run.daemons:
+                    self._kill(name)
             else:
                 self._close_lost(run)
 
@@ -131,17 +139,26 @@ class Spawner:
         *lines, rest = (self.buffers[connection] + data).split(b"\n")
         self.buffers[connection] = rest
         for line in lines:
-            answer = self._answer(line)
+            answer = self._answer(line, connection)
             with contextlib.suppress(OSError):
                 connection.sendall(json.dumps(answer).encode() + b"\n")
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
+    def _drop_others(self, connection: socket.socket) -> None:
+        """A new engine has come: what an earlier one ordered and nobody has read will never be done."""
+        for other in [one for one in self.buffers if one is not connection]:
+            self.selector.unregister(other)
+            del self.buffers[other]
+            other.close()
+
+    def _answer(self, line: bytes, connection: socket.socket) -> dict[str, Any]:
         request: dict[str, Any] = {}
         try:
             request = json.loads(line)
             op = request["op"]
             if op == "launch":
                 self._launch(RunOrder.from_json(request["order"]))
+            elif op == "hello":
+                self._drop_others(connection)
             elif op == "kill":
                 self._kill(str(request["run"]))
             elif op == "stop":
@@ -166,7 +183,11 @@ class Spawner:
     # ---- launching --------------------------------------------------------------------------------------------------
 
     def _launch(self, order: RunOrder) -> None:
-        """Spool directory, journal, script, sockets, one daemon a node. Does nothing when the run exists already."""
+        """Spool directory, journal, script, sockets, one daemon a node. Does nothing when the run exists already.
+
+        The daemons do nothing before they are written down in the journal: a spawner killed meanwhile leaves either
+        daemons that its successor finds, or none. Raises OSError; nothing is left then.
+        """
         spool = os.path.join(self.run_directory, order.run_name)
         reach = os.path.join(self.reach_directory, order.run_name)
         if order.run_name in self.runs or os.path.exists(os.path.join(spool, JOURNAL_NAME)):
@@ -176,6 +197,9 @@ class Spawner:
         script = os.path.join(reach, SCRIPT_NAME)
         listeners: list[socket.socket] = []
         is_root = os.getuid() == 0
+        run = Run(order.run_name, os.path.join(spool, JOURNAL_NAME), wake_path=os.path.join(self.reach_directory, WAKE_NAME))
+        go_read, go_write = os.pipe2(os.O_CLOEXEC)
+        journal_fd = -1
         try:
             if order.request.script is not None:
                 write_script(script, order.request.script, order.uid if is_root else None)
@@ -185,40 +209,48 @@ class Spawner:
                     os.unlink(path)
                 node.address = addresses.unix_address(path)
                 listeners.append(addresses.listen(node.address, owner=(order.uid, order.gid) if is_root else None))
-            journal_path = os.path.join(spool, JOURNAL_NAME)
-            journal_fd = os.open(journal_path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
-        except OSError:
-            for listener in listeners:
-                listener.close()
-            raise
-        journal = JournalWriter(journal_fd)
-        run = Run(order.run_name, journal_path, wake_path=os.path.join(self.reach_directory, WAKE_NAME))
-        try:
-            journal.append("launched", time.time(), credential=order.credential, address=order.nodes[0].address)
+            run.address = order.nodes[0].address
+            journal_fd = os.open(run.journal, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+            journal = JournalWriter(journal_fd)
+            journal.append("launched", time.time(), credential=order.credential, address=run.address)
             for index, listener in enumerate(listeners):
                 pid = os.fork()
                 if pid == 0:
-                    self._become_daemon(order, index, listener, journal, run.wake_path, script)
+                    self._become_daemon(order, index, listener, journal, run.wake_path, script, go_read)
                 run.daemons[pid] = -1
-        finally:
+                run.head = run.head or pid
+            now = round(time.time(), 6)
+            journal.append_lines([
+                {"kind": "daemon", "at_s": now, "node": index, "name": order.nodes[index].name, "pid": pid,
+                 "ticks": processes.start_ticks(pid)} for index, pid in enumerate(run.daemons)])
             self.runs[run.name] = run
+            os.write(go_write, bytes(len(run.daemons)))
+        except OSError:
+            for directory in {spool, reach}:               # daemons that were not told to go end by themselves
+                shutil.rmtree(directory, ignore_errors=True)
+            raise
+        finally:
+            for fd in (go_read, go_write, journal_fd):
+                if fd >= 0:
+                    os.close(fd)
             for listener in listeners:
                 listener.close()
-            os.close(journal_fd)
 
     def _become_daemon(self, order: RunOrder, index: int, listener: socket.socket, journal: JournalWriter,
-                       wake_path: str, script: str) -> None:
+                       wake_path: str, script: str, go: int) -> None:
         """In the forked child: never returns. The spawner's sockets stay referenced, so that none is closed twice."""
         code = 70
         try:
             gc.disable()
             signal.set_wakeup_fd(-1)
-            processes.close_all_but({0, 1, 2, listener.fileno(), journal.fd})
+            processes.close_all_but({0, 1, 2, listener.fileno(), journal.fd, go})
             os.setsid()
             trusted = frozenset({0, os.getuid()})
             become_user(order)
             processes.become_subreaper()
-            journal.append("daemon", time.time(), node=index, pid=os.getpid(), ticks=processes.start_ticks(os.getpid()))
+            if not os.read(go, 1):            # the spawner did not come so far
+                os._exit(code)
+            os.close(go)
             daemon = StepDaemon(order, index, listener, journal, Waker(wake_path, order.run_name), script, trusted)
             code = asyncio.run(daemon.run())
         except BaseException:
@@ -258,6 +290,8 @@ class Spawner:
             run.is_lost = run.is_lost or is_lost
             if is_lost:
                 self._end_orphans()
+            if is_lost and pid == run.head:    # the others may never have heard of it
+                self._kill(run.name)
             if not run.daemons:
                 self.runs.pop(run.name)
                 if run.is_lost:
@@ -273,21 +307,31 @@ class Spawner:
                     os.kill(child, signal.SIGKILL)
 
     def _close_lost(self, run: Run) -> None:
-        """The last daemon is gone: if it could not write the last line, it is written here."""
+        """The last daemon is gone: if it could not write the last line, it is written here.
+
+        Processes that came to nobody, since there was no spawner when their daemon was killed, are known by their
+        environment.
+        """
         try:
             entries = [entry for _, entry in JournalReader(run.journal).read_new()]
             kinds = {entry["kind"] for entry in entries}
             if kinds & {"finished", "launch_failed"}:
                 return
+            if run.address:
+                processes.kill_with_environment(f"SLURMBRIDGE_STEPD={run.address}")
             status = next((entry["exit_status"] for entry in entries if entry["kind"] == "script_ended"), LOST_STATUS)
             fd = os.open(run.journal, os.O_WRONLY | os.O_APPEND)
             try:
                 writer = JournalWriter(fd)
+                node = next((entry.get("name", "") for entry in entries if entry["kind"] == "daemon"), "")
                 if "started" in kinds:
-                    writer.append("finished", time.time(), exit_status=status, reason="StepDaemonLost")
-                else:
-                    writer.append("launch_failed", time.time(), node="", reason="StepDaemonLost",
+                    writer.append("finished", time.time(), exit_status=status, reason="StepDaemonLost", node=node)
+                elif "daemon" in kinds:
+                    writer.append("launch_failed", time.time(), node=node, reason="StepDaemonLost",
                                   message="the step daemon ended before the job started")
+                else:
+                    writer.append("launch_failed", time.time(), node="", reason="NotStarted",
+                                  message="the run was never started")
                 writer.sync()
             finally:
                 os.close(fd)

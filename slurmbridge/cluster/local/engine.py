@@ -17,7 +17,7 @@ from typing import Any
 
 from slurmbridge.cluster import nodes as machine
 from slurmbridge.cluster.local import spool
-from slurmbridge.cluster.local.link import SpawnerError, SpawnerLink
+from slurmbridge.cluster.local.link import SpawnerError, SpawnerLink, SpawnerLost
 from slurmbridge.cluster.local.orders import run_order
 from slurmbridge.cluster.port import Event, LaunchOrder, RunId
 from slurmbridge.runtime import addresses, frames
@@ -66,22 +66,22 @@ class LocalEngine:
         self._listen_for_wakes()
         await self._link.connect()
         wanted = {RunId(job.job_id, job.restarts) for job in runs}
-        for run, reader in spool.recorded_runs(self._run).items():
+        recorded = spool.recorded_runs(self._run)
+        for run, reader in recorded.items():
             self._runs[run] = _Run(reader, wanted=run in wanted)
             self._read(run)
             if run not in wanted:
                 await self._drop(run)
-        for run in wanted - self._runs.keys():
+        for run in wanted - recorded.keys():
             self._put(Event("launch_failed", run, time.time(),
                             data={"node": "", "reason": "NotStarted", "message": "the run was never started"}))
         if self._scanner is None:
             self._scanner = asyncio.create_task(self._scan())
 
     async def _drop(self, run: RunId) -> None:
-        """Ends a run that nobody wants, and forgets it once it has ended."""
-        if self._runs[run].finished_sequence is not None:
-            self._forget(run)
-            return
+        """Ends a run that nobody wants; it is forgotten once it has ended."""
+        if run not in self._runs:
+            return                            # it has ended already
         with contextlib.suppress(SpawnerError):
             await self._link.request("kill", run=spool.run_name(run))
 
@@ -143,6 +143,8 @@ class LocalEngine:
                 continue
             if kind in ("finished", "launch_failed"):
                 record.finished_sequence = sequence
+            if kind == "launch_failed" and entry.get("reason") == "NotStarted":
+                self._forget(run)             # the same run may be launched again
             if record.wanted:
                 self._put(_event(run, kind, entry, sequence))
         if record.finished_sequence is not None and not record.wanted:
@@ -174,11 +176,22 @@ class LocalEngine:
         self._runs[order.run] = _Run(JournalReader(str(journal)), order.credential)
         try:
             plain = run_order(order, self._nodes, self._controller_url).to_json()
-            await self._link.request("launch", order=plain)
+            await self._request_surely("launch", order=plain)
         except (SpawnerError, ValueError) as error:
+            if journal.exists():              # a spawner that could not answer any more has launched it
+                return
             self._runs.pop(order.run, None)
             self._put(Event("launch_failed", order.run, time.time(),
                             data={"node": order.job.batch_host, "reason": "LaunchFailed", "message": str(error)}))
+
+    async def _request_surely(self, op: str, **fields: Any) -> None:
+        """Asks the next spawner when one dies meanwhile: what was done already is not done twice."""
+        while True:
+            try:
+                await self._link.request(op, **fields)
+                return
+            except SpawnerLost:
+                await asyncio.sleep(0.05)
 
     async def step_address(self, run: RunId) -> str:
         return addresses.unix_address(str(self._reach / spool.run_name(run) / "n0"))

@@ -21,6 +21,10 @@ class SpawnerError(RuntimeError):
     """The spawner cannot be had, or refused a request."""
 
 
+class SpawnerLost(SpawnerError):
+    """The spawner went away before it answered: it may have done what it was asked for, or not."""
+
+
 class SpawnerLink:
     """Requests and answers; one connection. ``on_lost`` is called when a spawner that served is gone."""
 
@@ -42,15 +46,19 @@ class SpawnerLink:
             path = str(self._reach / SOCKET_NAME)
             deadline = asyncio.get_running_loop().time() + START_TIMEOUT_S
             while True:
-                try:
-                    reader, self._writer = await asyncio.open_unix_connection(path, limit=1 << 20)
-                    break
-                except OSError:
-                    if asyncio.get_running_loop().time() > deadline:
-                        raise SpawnerError(f"the spawner does not start; see {self._run / 'spawner.log'}") from None
-                    if self._process is None or self._process.poll() is not None:
-                        self._start()
-                    await asyncio.sleep(0.03)
+                with contextlib.suppress(OSError):
+                    reader, writer = await asyncio.open_unix_connection(path, limit=1 << 20)
+                    # answered once no order of an earlier controller can be carried out any more
+                    writer.write(json.dumps({"id": 0, "op": "hello"}).encode() + b"\n")
+                    if await reader.readline():
+                        break
+                    writer.close()
+                if asyncio.get_running_loop().time() > deadline:
+                    raise SpawnerError(f"the spawner does not start; see {self._run / 'spawner.log'}")
+                if self._process is None or self._process.poll() is not None:
+                    self._start()
+                await asyncio.sleep(0.03)
+            self._writer = writer
             self._listening = asyncio.create_task(self._listen(reader))
 
     def _start(self) -> None:
@@ -61,7 +69,7 @@ class SpawnerLink:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, close_fds=True)
 
     async def request(self, op: str, **fields: Any) -> dict[str, Any]:
-        """The spawner's answer. Raises SpawnerError when it refuses or goes away meanwhile."""
+        """The spawner's answer. Raises SpawnerLost when it goes away meanwhile, SpawnerError when it refuses."""
         await self.connect()
         assert self._writer is not None
         self._next_id += 1
@@ -85,7 +93,7 @@ class SpawnerLink:
             self._writer = None
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(SpawnerError("the spawner is gone"))
+                future.set_exception(SpawnerLost("the spawner is gone"))
         self._waiting.clear()
         if not self._closed:
             self._on_lost()
