@@ -20,7 +20,7 @@ from slurmbridge.scheduling.quota import Quotas
 from slurmbridge.scheduling.size import requested_tres
 from slurmbridge.scheduling.snapshot import BACKFILL, Expected, Plan, Snapshot, Start
 from slurmbridge.scheduling.state import PassState, begin
-from slurmbridge.scheduling.timeline import Timeline
+from slurmbridge.scheduling.timeline import Timeline, bits, mask_of
 from slurmbridge.scheduling.waits import DEADLINE, LICENSES, say_why
 from slurmbridge.scheduling.willrun import YEAR_S, Answer, Window, with_features
 
@@ -66,6 +66,7 @@ class _Backfill:
         self.future = Future(state)
         self.quotas = Quotas(snapshot)
         self.planned = np.zeros(len(snapshot.cluster), dtype=np.bool_)
+        self._grounds: dict[tuple[object, ...], tuple[BoolArray, int, int]] = {}
         self.tested = 0
         self.start_s: dict[int, int] = {}
         self.space = self.settings.bf_node_space_size or 2 * self.settings.bf_max_job_test + 1
@@ -168,6 +169,8 @@ class _Backfill:
             return "", counted
         question = ask(columns, job.demand, partition, settings, bounds)
         question.features = job.features
+        base, base_bits, fitting = self._ground(job)
+        required = bits(job.demand.required) if job.demand.required is not None else 0
         later_s = self.now_s
         while True:
             start_s, later_s = later_s, 0
@@ -180,33 +183,37 @@ class _Backfill:
             if self.window_end_s < start_s:
                 return "", counted
             end_s = job.limit_s + max(start_s, self.now_s)
-            nodes = columns.partition_nodes[job.partition] & columns.up & job.demand.allowed
+            nodes = base
             if view.only is not None:
-                nodes &= view.only
+                nodes = nodes & view.only
             if view.closed is not None:
-                nodes &= ~view.closed
+                nodes = nodes & ~view.closed
             nodes, held_until_s, delayed = self._without_owners(job, nodes, bounds[0], start_s)
             if delayed:
                 later_s = held_until_s
                 if job.now_only or not later_s:
                     return "", counted
                 continue
-            nodes, later_s = self.timeline.open_for(nodes, start_s, end_s, later_s)
+            open_nodes, later_s = self.timeline.open_for(base_bits if nodes is base else bits(nodes), start_s, end_s,
+                                                         later_s)
             if view.overlap:
                 change_s = reservations.next_change_s(state.snapshot.reservations, start_s)
                 if change_s and change_s + 1 < self.window_end_s and (later_s == 0 or change_s + 1 < later_s):
                     later_s = change_s + 1
-            required = job.demand.required
-            missing = required is not None and bool((required & ~nodes).any())
-            usable, _ = pick.configured(state, job.demand, nodes & job.demand.feature_nodes(columns, job.features)[0])
+            left = open_nodes & fitting
             later_s = later_s or held_until_s
-            if missing or int(usable.sum()) < bounds[0]:
+            if required & open_nodes != required or left.bit_count() < bounds[0]:
                 if job.now_only or not later_s:
                     return "", counted
                 continue
             if not counted:
                 self.tested += 1
                 counted = True
+            if not self.future.may_fit(question, left, later_s):
+                if job.now_only or not later_s:
+                    return "", counted
+                continue
+            usable = mask_of(left, len(columns))
             window = Window(self.now_s, start_s, later_s, job.now_only, frozenset(), settings.kill_wait_s,
                             settings.over_time_limit_s, settings.bf_busy_nodes)
             answer = with_features(self.future, question, usable, window, job.features)
@@ -218,6 +225,18 @@ class _Backfill:
             verdict, later_s = self._settle(job, answer, usable, start_s, later_s)
             if verdict != "later":
                 return verdict, counted
+
+    def _ground(self, job: _Job) -> tuple[BoolArray, int, int]:
+        """Nodes that the job may use at some time, as mask and bits, and those of them that could ever serve it."""
+        key = (id(job.demand), job.partition, job.features)
+        found = self._grounds.get(key)
+        if found is None:
+            columns = self.state.snapshot.cluster
+            base = columns.partition_nodes[job.partition] & columns.up & job.demand.allowed
+            serving, _ = pick.configured(self.state, job.demand,
+                                         base & job.demand.feature_nodes(columns, job.features)[0])
+            found = self._grounds[key] = base, bits(base), bits(serving)
+        return found
 
     def _settle(self, job: _Job, answer: Answer, usable: BoolArray, start_s: int, later_s: int) -> tuple[str, int]:
         """Starts the job or promises it the nodes; ("later", when): to be tried from then on."""

@@ -14,6 +14,7 @@ from slurmbridge.scheduling import runs, spread
 from slurmbridge.scheduling.columns import BoolArray, IntArray
 from slurmbridge.scheduling.demand import Question
 from slurmbridge.scheduling.fit import Fit
+from slurmbridge.scheduling.plain_runs import PlainRuns
 from slurmbridge.scheduling.walk import Details, Impossible, Walk
 
 
@@ -49,15 +50,18 @@ def choose(question: Question, fit: Fit, weight: IntArray, busy: BoolArray, *,
     if question.num_tasks and not shape.ntasks_per_node and max_nodes > question.num_tasks:
         max_nodes = max(question.num_tasks, min_nodes)
 
-    def attempt(mask: BoolArray, first_pass: bool, most: int) -> Walk | None:
+    def start(first_pass: bool, most: int) -> Walk:
         walk = Walk(question, fit, weight, first_pass, min_nodes, most, question.req_nodes)
         walk.begin()
-        return walk if _evaluate(walk, mask, needed, busy, prefer_busy) else None
+        return walk
 
+    if not _may_suffice(question, fit, in_map, max(max_nodes, question.max_nodes)):
+        return None
+    rule = _rule(question, busy, needed, prefer_busy)
     try:
-        walk = attempt(in_map, True, max_nodes)
-        if walk is None:
-            walk = _retry(attempt, question, fit, in_map, needed, min_nodes)
+        first = start(True, max_nodes)
+        done = rule(first, in_map) if rule is not None else PlainRuns(first, in_map).choose(first)
+        walk = first if done else _retry(start, rule, question, fit, in_map, needed, min_nodes)
     except Impossible:
         return None
     if walk is None:
@@ -65,25 +69,34 @@ def choose(question: Question, fit: Fit, weight: IntArray, busy: BoolArray, *,
     return Choice(np.array(sorted(walk.chosen), dtype=np.int64), walk.chosen, walk.details)
 
 
-Attempt = Callable[[BoolArray, bool, int], Walk | None]
+Rule = Callable[[Walk, BoolArray], bool]
 
 
-def _retry(attempt: Attempt, question: Question, fit: Fit, in_map: BoolArray, needed: IntArray,
-           min_nodes: int) -> Walk | None:
+def _retry(start: Callable[[bool, int], Walk], rule: Rule | None, question: Question, fit: Fit, in_map: BoolArray,
+           needed: IntArray, min_nodes: int) -> Walk | None:
     """Again with fewer and fewer nodes, those of least use leave first."""
     mask = in_map.copy()
-    removable = [int(p) for p in np.argsort(fit.product, kind="stable") if in_map[p] and p not in set(needed.tolist())]
+    kept = set(needed.tolist())
+    removable = [int(p) for p in np.argsort(fit.product, kind="stable") if in_map[p] and p not in kept]
     most = question.max_nodes
     if fit.gres:
-        walk = attempt(mask, False, most)
-        if walk is not None:
+        walk = start(False, most)
+        if rule(walk, mask) if rule is not None else PlainRuns(walk, mask).choose(walk):
             return walk
-    for position in removable[:-1] if removable else ():
+    known: PlainRuns | None = None
+    for position in removable[:-1]:
         if int(mask.sum()) <= min_nodes or not _may_suffice(question, fit, mask, most):
             return None
         mask[position] = False
-        walk = attempt(mask, False, most)
-        if walk is not None:
+        walk = start(False, most)
+        if rule is not None:
+            done = rule(walk, mask)
+        else:
+            if known is None:
+                known = PlainRuns(walk, mask)
+            known.drop(position)
+            done = known.choose(walk)
+        if done:
             return walk
     return None
 
@@ -98,15 +111,17 @@ def _may_suffice(question: Question, fit: Fit, mask: BoolArray, most: int) -> bo
     return all(int(g.total[mask].sum()) >= g.demand.request.per_job for g in fit.gres)
 
 
-def _evaluate(walk: Walk, mask: BoolArray, needed: IntArray, busy: BoolArray, prefer_busy: bool) -> bool:
-    """One attempt on the nodes of ``mask``; the rule depends on the job and the configuration."""
-    settings, shape, partition = walk.question.settings, walk.question.shape, walk.question.partition
+def _rule(question: Question, busy: BoolArray, needed: IntArray, prefer_busy: bool) -> Rule | None:
+    """How nodes are taken, by the job and the configuration. None: from plain runs of consecutive nodes."""
+    settings, shape = question.settings, question.shape
     if shape.spread_job:
-        return spread.widely(walk, mask, needed)
+        return lambda walk, mask: spread.widely(walk, mask, needed)
     if prefer_busy and not shape.contiguous:
-        return spread.one_by_one(walk, mask, needed, spread.busy_first(walk, busy))
-    if settings.lln or partition.lln:
-        return spread.least_loaded(walk, mask, needed)
-    if settings.pack_serial_at_end and walk.question.min_cpus == 1 and walk.req_nodes == 1:
-        return spread.one_by_one(walk, mask, needed, spread.last_first(walk))
-    return runs.consecutive(walk, mask, needed)
+        return lambda walk, mask: spread.one_by_one(walk, mask, needed, spread.busy_first(walk, busy))
+    if settings.lln or question.partition.lln:
+        return lambda walk, mask: spread.least_loaded(walk, mask, needed)
+    if settings.pack_serial_at_end and question.min_cpus == 1 and question.req_nodes == 1:
+        return lambda walk, mask: spread.one_by_one(walk, mask, needed, spread.last_first(walk))
+    if len(needed) or shape.contiguous:
+        return lambda walk, mask: runs.consecutive(walk, mask, needed)
+    return None

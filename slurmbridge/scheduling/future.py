@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from slurmbridge.scheduling.columns import (
+    FOREVER_S,
     BoolArray,
     ClusterColumns,
     Counts,
@@ -20,9 +21,11 @@ from slurmbridge.scheduling.columns import (
     count_job,
 )
 from slurmbridge.scheduling.demand import Question
+from slurmbridge.scheduling.earliest import Earliest
 from slurmbridge.scheduling.fit import Fit, fit
 from slurmbridge.scheduling.select import shareable
 from slurmbridge.scheduling.state import PassState
+from slurmbridge.scheduling.timeline import bits
 
 _KEPT = 256
 Row = tuple[int, int, int, int]
@@ -46,6 +49,8 @@ class Future:
         self.jobs: list[RunningJob] = []
         self.starts: list[RunningJob] = []
         self._entries: dict[int, _Entry] = {}
+        self._earliest: Earliest | None = None
+        self._able: dict[tuple[object, ...], int] = {}
         self._build(list(state.running.values()))
 
     def _build(self, jobs: list[RunningJob]) -> None:
@@ -109,6 +114,20 @@ class Future:
         if question.required is not None and (question.required & ~(open_nodes & nodes)).any():
             return None
         return made.subset(np.flatnonzero(nodes[made.nodes]))
+
+    def may_fit(self, question: Question, nodes: int, until_s: int) -> bool:
+        """False: too few of the nodes could serve the job even once all jobs that end by ``until_s`` (0: ever) are
+        gone, so that no test is needed."""
+        if any(f.count for f in question.features):
+            return True
+        key = (id(question.demand), question.features, question.whole, question.partition.name, until_s)
+        able = self._able.get(key)
+        if able is None:
+            if self._earliest is None:
+                self._earliest = Earliest(self.columns, self.state.use, self.end_s, self.shares, self.cells,
+                                          self.devices)
+            able = self._able[key] = bits(self._earliest.of(question) <= (until_s or 2 * FOREVER_S))
+        return (able & nodes).bit_count() >= question.min_nodes
 
     def _entry(self, until_s: int) -> _Entry:
         """The remembered counts of the time, with the jobs started since taken out of them."""
