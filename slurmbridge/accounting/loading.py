@@ -67,7 +67,8 @@ def _jobs(connection: Connection, putter: Putter) -> dict[int, JobRecord]:
     columns = schema.live.c
     for row in connection.execute(
             select(columns.script, columns.environment, columns.data).order_by(columns.job_id)):
-        script, environment = None, ()
+        script: str | None = None
+        environment: tuple[str, ...] = ()
         if row.script:
             if row.script not in scripts:
                 scripts[row.script] = bodies[row.script].decode("utf-8", "surrogateescape")

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Engine, Table
 
-from slurmbridge.accounting import schema
+from slurmbridge.accounting import database, schema
 from slurmbridge.accounting.database import ADVISORY_LOCK
 from slurmbridge.accounting.errors import LedgerError, one_line
 
@@ -46,6 +46,7 @@ class Writer:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._place = database.shown(engine.url.render_as_string(hide_password=False))
         mark = "?" if engine.dialect.name == "sqlite" else "%s"
         self._statements = {table.name: Statements(table, mark) for table in schema.metadata.sorted_tables}
         self._condition = threading.Condition()
@@ -110,8 +111,9 @@ class Writer:
                 lost = self._connection is None or bool(getattr(self._connection.driver_connection, "closed", False))
                 self._disconnect()
                 if not lost or time.monotonic() > give_up:
-                    known = isinstance(error, LedgerError)
-                    return error if known else LedgerError(f"ledger cannot be written: {one_line(error)}")
+                    if isinstance(error, LedgerError):
+                        return error
+                    return LedgerError(f"ledger {self._place} cannot be written: {one_line(error)}")
                 time.sleep(0.2)
 
     def _write(self, connection: Any, batch: Batch) -> None:
@@ -129,8 +131,8 @@ class Writer:
                             values.extend(row)
                         cursor.execute(statements.upsert[count], values)
                         at += count
-                for key, row in rows.items():
-                    if row is None:
+                for key, kept in rows.items():
+                    if kept is None:
                         cursor.execute(statements.delete, key)
             cursor.execute("COMMIT")
         except BaseException:
@@ -142,7 +144,7 @@ class Writer:
         try:
             connection = self._engine.raw_connection()
         except Exception as error:
-            raise LedgerError(f"ledger cannot be opened: {one_line(error)}") from error
+            raise LedgerError(f"ledger {self._place} cannot be opened: {one_line(error)}") from error
         driver: Any = connection.driver_connection
         if isinstance(driver, sqlite3.Connection):
             driver.isolation_level = None

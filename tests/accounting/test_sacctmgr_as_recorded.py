@@ -16,7 +16,8 @@ from accounting.stage import UIDS, Stage
 from slurmbridge.accounting.operations import SaveEvent
 from slurmbridge.commands import sacctmgr, sacctmgr_users
 
-CASES = [json.loads(line) for line in (Path(__file__).parent.parent / "data" / "sacctmgr.jsonl").read_text().splitlines()]
+DATA = Path(__file__).parents[1] / "data"
+CASES = [json.loads(line) for line in (DATA / "sacctmgr.jsonl").read_text().splitlines()]
 BOOT = 1_796_007_600.0                         # 2026-11-30T03:00:00
 
 
