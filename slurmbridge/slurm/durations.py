@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from slurmbridge.slurm.zones import LocalTime, Zone
+from slurmbridge.slurm.zones import LocalTime, Zone, within
 
 INFINITE = 0xFFFFFFFF
 """UNLIMITED, in whatever unit."""
@@ -127,7 +127,7 @@ def parse_time(text: str, now_s: float, zone: Zone, *, past: bool = False) -> in
     if text[:3].lower() == "uts":
         digits = text[3:]
         if digits.isascii() and digits.isdigit() and 1000000 <= int(digits) < (1 << 63) - 1:
-            return int(digits)
+            return within(int(digits))
         raise TimeSpecError(f"Invalid time specification (pos=0): {text}")
     return _TimeReader(text, int(now_s), zone).read(past)
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from datetime import tzinfo
 
+EARLIEST_S, LATEST_S = -62_135_000_000, 253_402_000_000
+"""Times outside the years 1 to 9999 count as the nearest one inside."""
 _zones: dict[str, Zone] = {}
 
 
@@ -21,6 +23,11 @@ class LocalTime(NamedTuple):
     minute: int
     second: int
     year_day: int
+
+
+def within(epoch_s: int) -> int:
+    """``epoch_s`` inside those years."""
+    return min(max(epoch_s, EARLIEST_S), LATEST_S)
 
 
 class Zone:
@@ -43,6 +50,7 @@ class Zone:
         return zone
 
     def local(self, epoch_s: int) -> LocalTime:
+        epoch_s = within(epoch_s)
         if self._info is None:
             t = time.gmtime(epoch_s) if self.name is not None else time.localtime(epoch_s)
             return LocalTime(t.tm_year, t.tm_mon, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec, t.tm_yday - 1)
@@ -53,10 +61,11 @@ class Zone:
     def epoch(self, year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:
         """mktime: days beyond the month's end run on into the next."""
         if self._info is None and self.name is None:
-            return int(time.mktime((year, month, day, hour, minute, second, 0, 0, -1)))
+            return within(int(time.mktime((year, month, day, hour, minute, second, 0, 0, -1))))
         from datetime import UTC, datetime, timedelta
         zone = UTC if self._info is None else self._info
-        wanted = datetime(year, month, 1) + timedelta(days=day - 1, hours=hour, minutes=minute, seconds=second)
+        wanted = datetime(min(max(year, 2), 9998), month, 1)
+        wanted += timedelta(days=day - 1, hours=hour, minutes=minute, seconds=second)
         first, second_time = (wanted.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
         if first.utcoffset() != second_time.utcoffset() and first.timestamp() < second_time.timestamp():
             # an hour that comes twice: glibc looks for it from the side of UTC
@@ -65,6 +74,7 @@ class Zone:
         return int(first.timestamp())
 
     def strftime(self, form: str, epoch_s: int) -> str:
+        epoch_s = within(epoch_s)
         if self._info is None:
             return time.strftime(form, time.gmtime(epoch_s) if self.name is not None else time.localtime(epoch_s))
         from datetime import datetime

@@ -49,6 +49,16 @@ def submit_variables(call: Call, env: MutableMapping[str, str], umask: int) -> N
     env.setdefault("SLURM_UMASK", f"0{umask >> 6 & 7}{umask >> 3 & 7}{umask & 7}")
 
 
+def umask_of(env: Mapping[str, str], default: int) -> int:
+    """SLURM_UMASK as slurmd reads it: octal, as far as it is."""
+    digits = ""
+    for char in env.get("SLURM_UMASK", ""):
+        if char not in "01234567":
+            break
+        digits += char
+    return int(digits, 8) & 0o7777 if digits else default
+
+
 def job_environment(opts: OptionSet) -> Asking[dict[str, str]]:
     """The environment as ``--export`` selects it. Sets get_user_env. Raises ClientExit."""
     env, result = opts.caller.env, dict[str, str]()
@@ -73,6 +83,7 @@ def job_environment(opts: OptionSet) -> Asking[dict[str, str]]:
         opts["get_user_env"] = True
     if opts["get_user_env"]:
         result["SLURM_GET_USER_ENV"] = "1"
+    result.pop("SLURM_UMASK", None)           # slurmd uses it up
     return result
 
 

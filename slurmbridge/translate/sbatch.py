@@ -143,7 +143,7 @@ class _Sbatch:
         environment.submit_variables(self.call, self.env, umask)
         request = describe(opts, self.call, self.error_exit)
         yield from self.complete(request)
-        request.rlimits, request.umask = limits, int(self.env["SLURM_UMASK"], 8)
+        request.rlimits, request.umask = limits, environment.umask_of(self.env, umask)
         self.result.requests.append(request)
         self.component_variables(variables, index, more or args[end:end + 1] == [":"])
         return end, more

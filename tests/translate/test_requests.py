@@ -1,11 +1,14 @@
 """What a JobRequest carries: precedence, derived counts, environments, het components, names, bad scripts."""
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN, JobRequest
 from slurmbridge.slurm.settings import SlurmConf
@@ -179,3 +182,25 @@ def test_reading_options_imports_little() -> None:
     result = subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {ROOT!r}); {code}"],
                             capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+WORDS = st.one_of(
+    st.text(max_size=12), st.sampled_from(["-n", "-N", "--mem", "--gres=gpu", ":", "--", "-", "-a", "-t", "-b", "-w",
+                                           "--nodes=99999999999999999999", "-n99999999999999999999", "--switches=@",
+                                           "-B:", "--begin=now+99999999999999999weeks", "--begin=9999-12-31",
+                                           "--begin=uts9223372036854775000", "--begin=0001-01-01", "-t99999999999-9",
+                                           "--signal=@", "-m:::", "--cpu-freq=-:", "--tres-per-task==", "--gpus=:",
+                                           "--gpus-per-task=,=:", "--export='", "-C", "--mem-bind=map_mem:0*9", "-J",
+                                           "--nodelist=[", "-x[1-2]", "--acctg-freq=,", "-Wumask=9", "--begin=now+",
+                                           "--mail-type=,", "--propagate=,", "--nice=-", "--hint=,", "--umask", "-D"]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(WORDS, max_size=6), st.lists(WORDS, max_size=6), st.sampled_from(["sbatch", "salloc", "srun"]),
+       st.dictionaries(st.sampled_from(["SBATCH_EXCLUSIVE", "SLURM_UMASK", "SLURM_EXIT_ERROR", "SBATCH_DEBUG", "TZ",
+                                        "SLURM_HOSTFILE", "SLURM_NTASKS", "SALLOC_GPUS", "SBATCH_GRES"]), WORDS))
+def test_nothing_but_a_refusal_comes_of_nonsense(argv: list[str], words: list[str], command: str,
+                                                 env: dict[str, str]) -> None:
+    script = "".join(f"#SBATCH {word}\n#PBS -l {word}\n" for word in words)
+    with contextlib.suppress(ClientError):
+        submit(*argv, "job.sh", script=script, command=command, env=env)
