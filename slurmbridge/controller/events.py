@@ -9,7 +9,7 @@ from dataclasses import fields
 
 from slurmbridge.cluster.port import Event as News
 from slurmbridge.cluster.port import RunId
-from slurmbridge.controller import nodes
+from slurmbridge.controller import nodes, steps
 from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.transitions import Event, Phase, phase_of
 from slurmbridge.controller.world import World
@@ -72,7 +72,10 @@ class EngineNews:
             handler(job, news)
 
     def _started(self, job: JobRecord, news: News) -> None:
-        self._life.apply(job, Event.STARTED)
+        if self._life.apply(job, Event.STARTED):
+            for step in steps.at_start(job, self._world.conf, news.at_s):
+                job.steps[step.step_id] = step
+                self._world.journal.step(job, step)
 
     def _step_started(self, job: JobRecord, news: News) -> None:
         step = job.steps.get(news.step_id)
@@ -96,7 +99,7 @@ class EngineNews:
         _fill(step, {name: value for name, value in news.data.items() if name != "usage"})
         if isinstance(usage, dict):
             step.usage.update(usage)
-        step.state = str(state) if state else step_state(job, step)
+        step.state = str(state) if state else steps.state_of(step)
         if step.step_id.isdigit() or step.step_id == "interactive":
             job.derived_exit_status = max(job.derived_exit_status, step.exit_status, key=_severity)
         self._world.journal.step(job, step)
@@ -112,9 +115,35 @@ class EngineNews:
                 and phase_of(job) in (Phase.STARTING, Phase.RUNNING))
 
     def _script_ended(self, job: JobRecord, news: News) -> None:
+        self._batch_step_ended(job, news)
         self._ended(job, news, Event.EXITED)
+        self._end_components(job, news)
+
+    def _batch_step_ended(self, job: JobRecord, news: News) -> None:
+        step = job.steps.get("batch")
+        if step is None or step.end_s is not None:
+            return
+        usage = news.data.get("usage")
+        step.end_s, step.exit_status = news.at_s, news.exit_status
+        step.state = steps.state_of(step)
+        if isinstance(usage, dict):
+            step.usage.update(usage)
+        self._world.journal.step(job, step)
+
+    def _end_components(self, job: JobRecord, news: News) -> None:
+        """A heterogeneous job is over when the script of its first component is."""
+        if not job.het_job_id or job.het_offset:
+            return
+        for part in self._world.jobs.het_components(job):
+            if part is not job and self._life.apply(part, Event.EXITED, Cause(exit_status=news.exit_status)):
+                self._life.give_back(part)
 
     def _finished(self, job: JobRecord, news: News) -> None:
+        self._batch_step_ended(job, news)
+        extern = job.steps.get("extern")
+        if extern is not None and extern.end_s is None:
+            extern.end_s, extern.state = news.at_s, states.COMPLETED
+            self._world.journal.step(job, extern)
         if phase_of(job) in (Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED):
             self._ended(job, news, Event.FINISHED)
         if phase_of(job) in (Phase.STOPPING, Phase.REQUEUING):
@@ -136,7 +165,7 @@ class EngineNews:
             self._life.apply(job, event, cause)
 
     def _time_over(self, job: JobRecord, news: News) -> str:
-        """The step daemon ends a job at its limit by itself; the signal it used may be the first that is heard of it."""
+        """The step daemon ends a job at its limit by itself; its signal may be the first that is heard of it."""
         if not news.exit_status & 0x7F:
             return ""
         limit = self._ends_at(job)
@@ -202,15 +231,6 @@ class EngineNews:
             self._life.apply(job, Event.REQUEUE, cause)
         else:
             self._life.apply(job, Event.NODE_FAILED, cause)
-
-
-def step_state(job: JobRecord, step: StepRecord) -> str:
-    """The state of a step from its wait status and from what became of its job."""
-    if step.exit_status & 0x7F:
-        if step.exit_status & 0x7F == 125:
-            return states.OUT_OF_MEMORY
-        return states.CANCELLED
-    return states.FAILED if step.exit_status else states.COMPLETED
 
 
 def _severity(status: int) -> tuple[int, int]:

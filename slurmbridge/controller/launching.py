@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from slurmbridge.cluster.port import LaunchOrder
 from slurmbridge.controller.life import Cause, JobLife
@@ -83,6 +84,8 @@ class Launching:
             tasks = tuple(range(job.array_task_min, job.array_task_max + 1, job.array_task_step)) if (
                 job.array_task_step * (job.array_task_count - 1) == job.array_task_max - job.array_task_min) else ()
         before_end = end_by is not None and request.signal_number
+        if job.het_offset:                    # the script runs on the first component only
+            job = replace(job, request=replace(request, batch=False, script=None))
         return LaunchOrder(
             run=world.run_of(job), job=job, credential=job.credential, cluster_name=world.accounting.cluster,
             controller_url=world.controller_url, kill_wait_s=float(world.conf.kill_wait_s), end_by_s=end_by,

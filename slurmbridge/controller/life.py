@@ -83,9 +83,12 @@ class JobLife:
         return True
 
     def _let_next_task_in(self, job: JobRecord) -> None:
-        """A task of an array with a limit on how many run at once makes room for the next when it ends."""
+        """An array with a limit on how many tasks run at once is full when one starts and goes on when one ends."""
         rest = self.world.jobs.pending.get(job.array_job_id) if job.array_job_id else None
-        if rest is not None and rest.reason == "JobArrayTaskLimit" and phase_of(job) is Phase.ENDED:
+        if rest is None or not rest.array_max_running or not rest.array_pending:
+            return
+        full = queueing.free_tasks(self.world, rest) <= 0
+        if full != (rest.reason == "JobArrayTaskLimit"):
             queueing.refresh(self.world, rest)
             self.world.wake()
 
