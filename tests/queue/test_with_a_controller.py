@@ -22,8 +22,8 @@ def test_array_from_submission_to_the_end(site):
     job = site.submit("--array=1-20%2", "--nodes=1", *SLEEP)
     site.wait_for(f"{job}_1", "RUNNING")
     site.wait_for(f"{job}_2", "RUNNING")
-    rows = site.ok("squeue", "-h", "-S", "i", "-o", "%i %t").splitlines()
-    assert rows == [f"{job}_1 R", f"{job}_2 R", f"{job}_[3-20%2] PD"]
+    rows = site.ok("squeue", "-h", "-S", "i", "-o", "%i %t %r").splitlines()
+    assert rows == [f"{job}_1 R None", f"{job}_2 R None", f"{job}_[3-20%2] PD JobArrayTaskLimit"]
     site.ok("scancel", f"{job}_[5-9]", f"{job}_2")
     site.wait_for(f"{job}_3", "RUNNING")
     assert f"{job}_[4,10-20%2]" in site.ok("squeue", "-h", "-t", "PD", "-o", "%i")
