@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from slurmbridge.runtime.layout import Distribution, lay_out, task_capacity, tasks_per_node_text
 from slurmbridge.runtime.order import NodeShare, RunOrder
 from slurmbridge.slurm import hostlist
+from slurmbridge.slurm.jobspec import JobRequest
+from slurmbridge.slurm.words import CpuFrequency
 
 GPU_VISIBILITY = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 
@@ -110,7 +112,7 @@ def batch_environment(order: RunOrder, login: Mapping[str, str] | None = None) -
     request = order.request
     env = {**(login or {}), **split_environment(request.environment)}
     env = {name: value for name, value in env.items() if name != "SLURM_UMASK" and not name.startswith("SLURM_RLIMIT_")}
-    env |= allocation_variables(order)
+    env |= {**allocation_variables(order), **_option_variables(request)}
     tasks = given_tasks(order)
     if tasks:
         env["SLURM_NTASKS"] = env["SLURM_NPROCS"] = str(tasks)
@@ -129,6 +131,17 @@ def batch_environment(order: RunOrder, login: Mapping[str, str] | None = None) -
         "TMPDIR": env.get("TMPDIR", "/tmp"),
     }
     return env | bridge_variables(order)
+
+
+def _option_variables(request: JobRequest) -> dict[str, str]:
+    """Options of the job that srun takes from its environment."""
+    found = {
+        "SLURM_OPEN_MODE": {"append": "a", "truncate": "t"}.get(request.open_mode or ""),
+        "SLURM_OVERCOMMIT": "1" if request.overcommit else None,
+        "SLURM_PROFILE": request.profile,
+        "SLURM_CPU_FREQ_REQ": str(CpuFrequency(*request.cpu_freq)) if request.cpu_freq else None,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def gpu_indices(node: NodeShare) -> list[int]:
@@ -197,6 +210,7 @@ def step_environment(order: RunOrder, base: Mapping[str, str], step: StepFacts) 
            **{name: job[name] for name in _ALWAYS if name in job}}
     if step.owns_allocation:
         env |= {name: job[name] for name in _OF_OWN_JOB if name in job}
+        env.pop("SLURM_JOB_GPUS", None)
     if not step.preserve:
         env |= {"SLURM_NNODES": str(len(step.nodes)), "SLURM_NTASKS": total, "SLURM_NPROCS": total,
                 "SLURM_TASKS_PER_NODE": counts}

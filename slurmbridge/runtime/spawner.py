@@ -46,7 +46,7 @@ class Run:
     journal: str
     daemons: dict[int, int] = field(default_factory=dict)
     wake_path: str = ""
-    address: str = ""                         # of the head's step daemon: every process of the job has it in its environment
+    address: str = ""                         # of the head's step daemon, in the environment of every process of the job
     head: int = 0                             # pid of the first node's daemon
     is_lost: bool = False                     # a daemon was killed
 
@@ -197,7 +197,8 @@ class Spawner:
         script = os.path.join(reach, SCRIPT_NAME)
         listeners: list[socket.socket] = []
         is_root = os.getuid() == 0
-        run = Run(order.run_name, os.path.join(spool, JOURNAL_NAME), wake_path=os.path.join(self.reach_directory, WAKE_NAME))
+        run = Run(order.run_name, os.path.join(spool, JOURNAL_NAME),
+                  wake_path=os.path.join(self.reach_directory, WAKE_NAME))
         go_read, go_write = os.pipe2(os.O_CLOEXEC)
         journal_fd = -1
         try:

@@ -29,6 +29,8 @@ STEP_ABORT_S = 2
 RETRY_S = 60.0
 """How long srun waits silently for room in its allocation before it says so."""
 LINGER_S = 3.0
+KILL_DELAY_S = 0.05
+"""Between a task's bad exit and the end of the others (-K): those that just begin get to say something."""
 ABORTED_STATUS = signal.SIGKILL.value
 
 
@@ -117,7 +119,8 @@ class SrunSession:
         if self.owns_allocation or "SLURM_JOB_ID" in env or not url or any(w.startswith("--job") for w in argv):
             return False
         self.client.write_soon(b"G", frames.json_bytes({"address": url, "credential": "", "argv": argv,
-                                                        "env": list(self.request.get("env", ()))}))
+                                                        "env": [f"{name}={value}" for name, value in env.items()
+                                                                if name != "SLURM_JOBID"]}))
         return True
 
     def _read_options(self) -> StepOptions:
@@ -320,10 +323,13 @@ class SrunSession:
         if status != 0 and self._kills_on_bad_exit() and not self._killing:
             self._killing = True
             self.client.say(f"Terminating StepId={self.step_name}")
-            self.end_step("DUE TO TASK FAILURE")
-            self._tell_abort()
+            self._timers.append(asyncio.get_running_loop().call_later(KILL_DELAY_S, self._end_after_failure))
         if first:
             self._arm_wait()
+
+    def _end_after_failure(self) -> None:
+        self.end_step("DUE TO TASK FAILURE")
+        self._tell_abort()
 
     @property
     def _total(self) -> int:

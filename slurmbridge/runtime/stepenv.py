@@ -43,10 +43,13 @@ def option_variables(opts: OptionSet, request: StepRequest, umask: int) -> dict[
     return {name: str(value) for name, value in found.items() if value is not None} | _cpu_bind(opts)
 
 
+_HINT_UNITS = {"compute_bound": "cores", "memory_bound": "cores", "multithread": "threads", "nomultithread": "threads"}
+
+
 def _cpu_bind(opts: OptionSet) -> dict[str, str]:
     """SLURM_CPU_BIND and its parts, when something binds: --cpu-bind, or tasks per core or socket."""
     bind = bindings.parse_cpu_bind(opts["cpu_bind"]) if opts["cpu_bind"] else bindings.CpuBind()
-    unit = bind.unit
+    unit = bind.unit or _HINT_UNITS.get(opts["hint"] or "", "")
     if not unit and opts["ntasks_per_core"]:
         unit = "cores" if opts["ntasks_per_core"] == 1 else "threads"
     elif not unit and opts["ntasks_per_socket"]:

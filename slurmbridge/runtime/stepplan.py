@@ -371,14 +371,14 @@ def _spread_gres(request: StepRequest, nodes: Sequence[NodeUse], shares: list[St
         node = nodes[share.node_index]
         if request.gres_per_node == () and not request.gres_per_step and not request.gres_per_task:
             wanted: dict[str, int] | None = {}
-        elif request.gres_per_step:
+        elif request.gres_per_step and not request.gres_per_node:
             wanted = {}
             for name, count in left.items():
                 later = len(shares) - position - 1
                 fair = -(-count // (later + 1))
                 wanted[name] = min(count, max(fair, 1 if count else 0), len(matching(node.gres, name)))
                 left[name] = count - wanted[name]
-        elif request.gres_per_task:
+        elif request.gres_per_task and not request.gres_per_node:
             wanted = {name: count * len(share.tasks) for name, count in request.gres_per_task}
         else:
             wanted = None if request.gres_per_node is None else dict(request.gres_per_node)

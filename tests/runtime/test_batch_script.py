@@ -51,7 +51,7 @@ def test_output_goes_to_the_pattern(rig, pattern, name):
 
 
 def test_array_task_has_its_own_names(rig):
-    job = rig.do("env | grep ARRAY | sort", std_out="%A_%a.%b",
+    job = rig.do("env | grep ARRAY | sort", std_out="%A_%a.%b", array="4-12:4%1",
                  record={"array_job_id": 77, "array_task_id": 12, "array_task_count": 3, "array_task_min": 4,
                          "array_task_max": 12, "array_task_step": 4})
     assert job.lines("77_12.2") == [f"SLURM_ARRAY_{name}" for name in (

@@ -1,6 +1,8 @@
 """From the controller's launch order to what the step daemons of one run are told."""
 from __future__ import annotations
 
+import re
+
 from slurmbridge.cluster.port import LaunchOrder
 from slurmbridge.runtime.order import NodeShare, RunOrder
 from slurmbridge.views.records import JobRecord, NodeRecord
@@ -35,4 +37,10 @@ def _array_facts(job: JobRecord, task_ids: tuple[int, ...]) -> dict[str, int]:
         return {}
     return {"array_task_count": len(task_ids) or job.array_task_count,
             "array_task_min": min(task_ids, default=job.array_task_min),
-            "array_task_max": max(task_ids, default=job.array_task_max), "array_task_step": job.array_task_step or 1}
+            "array_task_max": max(task_ids, default=job.array_task_max), "array_task_step": _step(job.request.array)}
+
+
+def _step(array: str | None) -> int:
+    """SLURM_ARRAY_TASK_STEP: what ``0-8:4`` says, 1 for every other form."""
+    found = re.search(r":(\d+)", array or "")
+    return int(found[1]) if found else 1
