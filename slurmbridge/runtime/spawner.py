@@ -46,7 +46,7 @@ class Run:
     journal: str
     daemons: dict[int, int] = field(default_factory=dict)
     wake_path: str = ""
-    address: str = ""                         # of the head's step daemon, in the environment of every process of the job
+    address: str = ""                         # of the head's daemon: in the environment of all the job's processes
     head: int = 0                             # pid of the first node's daemon
     is_lost: bool = False                     # a daemon was killed
 
