@@ -45,13 +45,19 @@ class Event:
 
     - ``started``       the gang is whole and the batch script (or the waiting allocation) runs; ``at_s``
     - ``step_started``  ``step_id`` with ``data`` = StepRecord fields
-    - ``step_ended``    ``step_id``, ``exit_status`` (wait status of the worst task), ``data`` = usage
-    - ``script_ended``  the batch script ended with ``exit_status``
+    - ``step_ended``    ``step_id``, ``exit_status`` (wait status of the worst task), ``data``: {"usage": {…}}
+    - ``script_ended``  the batch script ended with ``exit_status`` (53: its files could not be opened);
+                        ``data``: {"usage": {…}} of the batch step
     - ``finished``      every process of the run is gone on every node: the allocation may be released;
-                        ``exit_status`` of the batch script, ``data``: {"reason": "" | "TimeLimit" | "OutOfMemory" | …}
+                        ``exit_status`` of the batch script, ``data``: {"reason"}: "" (it ended by itself), TimeLimit,
+                        Cancelled, Preempted, Requeued, NodeFail, Shutdown, StepDaemonLost (somebody killed a step
+                        daemon; "node" says whose), NotStarted (the engine does not know the run)
     - ``launch_failed`` the gang could not be started; nothing of it runs; ``data``: {"node", "reason", "message"}
     - ``node``          inventory or condition of a node changed; ``data`` = {"name", …}
     - ``request``       a process inside the job asked the controller for something; ``data``
+
+    ``usage``: user_cpu_s, system_cpu_s, max_rss_kb, pages (major faults), read_bytes, write_bytes; of a step also
+    num_tasks, max_rss_task, max_rss_node, min_cpu_s, min_cpu_task, min_cpu_node, rss_sum_kb (for averages).
     """
 
     kind: str
