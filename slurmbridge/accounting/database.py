@@ -1,8 +1,10 @@
 """How the ledger's database is reached: engines, SQLite's settings, and the locks that keep a second controller out."""
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,10 @@ from sqlalchemy.pool import NullPool
 
 from slurmbridge.accounting.errors import LedgerError, one_line
 
+PASSING = frozenset({
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL})
+"""Primary result codes of SQLite that say nothing against the file: full disk, lock, limit, read-only mount."""
 ADVISORY_LOCK = 0x736C7572                     # PostgreSQL's advisory lock that a controller holds
 BUSY_TIMEOUT_MS = 5000
 
@@ -33,6 +39,15 @@ def sqlite_path(url: str) -> str | None:
 def shown(url: str) -> str:
     """The address without its password, for messages."""
     return sqlite_path(url) or make_url(url).render_as_string(hide_password=True)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same transaction may succeed later: the disk is full, the file locked, the server away."""
+    cause = getattr(error, "orig", None) or error
+    if isinstance(cause, sqlite3.Error):
+        return (getattr(cause, "sqlite_errorcode", 0) or 0) & 0xFF in PASSING
+    names = {kind.__name__ for kind in type(cause).__mro__ if kind.__module__.startswith("psycopg")}
+    return "OperationalError" in names or isinstance(cause, OSError)
 
 
 def make_engine(url: str, *, read_only: bool = False) -> Engine:
@@ -73,8 +88,9 @@ class StateLock:
             os.close(self._fd)
             text = f"another controller uses this state ({path} is locked by pid {holder or 'unknown'})"
             raise LedgerError(text) from error
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):     # a full disk: the lock holds, it only does not say whose it is
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         if self._fd >= 0:

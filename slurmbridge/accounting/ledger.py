@@ -35,6 +35,20 @@ class Ledger:
         self._writer: Writer | None = None
         self._sluids: SluidSource | None = None
 
+    def endure(self, on_trouble: Callable[[str], None]) -> None:
+        """From now on a full disk, a lock or a server that is away is no failure: writes wait until it is over.
+
+        ``on_trouble`` is called in the event loop's thread, from where this is called, with one line when such a time
+        begins and with "" when it is over.
+        """
+        loop = asyncio.get_running_loop()
+
+        def tell(text: str) -> None:
+            with contextlib.suppress(RuntimeError):    # the loop has been closed meanwhile
+                loop.call_soon_threadsafe(on_trouble, text)
+        if self._writer is not None:
+            self._writer.on_trouble = tell
+
     @classmethod
     def open(cls, url: str, lock_path: str | None = None) -> Ledger:
         """Opens (and creates or upgrades) the ledger at ``url``: a path, ``sqlite:///PATH`` or ``postgresql://…``.

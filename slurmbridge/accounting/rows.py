@@ -31,7 +31,7 @@ def whole(time_s: float | None) -> int | None:
 
 def job_row(job: JobRecord) -> Row:
     """A row of table ``job``, columns in the schema's order."""
-    started = job.start_s if job.state != PENDING else None
+    started = job.start_s if job.state != PENDING and (job.nodes or job.tres_alloc) else None
     return (
         job.db_index, job.job_id, job.array_job_id, job.array_task_id, job.het_job_id, job.het_offset,
         clean(job.user_name), job.uid, job.gid, clean(job.account), job.assoc_id, clean(job.partition), clean(job.qos),
@@ -43,13 +43,20 @@ def _is_over(job: JobRecord) -> bool:
     return job.state not in ("PENDING", "RUNNING", "SUSPENDED")
 
 
+def _waited_for(job: JobRecord) -> str:
+    """sacct's Reason: what the job last waited for, other than its turn."""
+    if job.state == PENDING and job.reason not in ("None", "Priority", "Resources"):
+        return job.reason
+    return job.reason_before
+
+
 def _job_data(job: JobRecord) -> dict[str, Any]:
     request = job.request
     values: dict[str, Any] = {
         "group": job.group_name, "nodes": job.nodes, "tres_req": job.tres_req, "tres_alloc": job.tres_alloc,
         "req_cpus": job.num_cpus, "req_nodes": job.min_nodes, "req_mem_cpu": job.mem_per_cpu_mb,
         "req_mem_node": job.mem_per_node_mb, "time_limit_min": job.time_limit_min, "priority": job.priority,
-        "exit_status": job.exit_status, "derived": job.derived_exit_status, "reason": job.reason,
+        "exit_status": job.exit_status, "derived": job.derived_exit_status, "reason": _waited_for(job),
         "scheduler": job.scheduler, "constraints": request.constraint, "work_dir": request.work_dir,
         "std_in": request.std_in, "std_out": request.std_out, "std_err": request.std_err,
         "submit_line": request.submit_line, "comment": job.comment, "admin_comment": job.admin_comment,

@@ -1,6 +1,7 @@
 """The thread that makes rows durable: everything queued while one commit ran goes into the next.
 
-Rows are collected per key, the last one wins, so a batch can be written again after a lost connection. Statements are
+Rows are collected per key, the last one wins, so a batch can be written again: after a lost connection, and for as
+long as the disk is full or somebody else holds the database (``on_trouble`` hears of it). Statements are
 built once and carry many rows each: with SQLite, every statement gives up the interpreter's lock once, and taking it
 back from a busy event loop is what costs.
 """
@@ -16,14 +17,17 @@ from typing import Any
 from sqlalchemy import Engine, Table
 
 from slurmbridge.accounting import database, schema
-from slurmbridge.accounting.database import ADVISORY_LOCK
+from slurmbridge.accounting.database import ADVISORY_LOCK, is_passing
 from slurmbridge.accounting.errors import LedgerError, one_line
 
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
 Batch = dict[str, dict[Key, Row | None]]       # table -> key -> row, or None: delete
 CHUNKS = (64, 16, 4, 1)                        # rows a statement, so that few statement texts serve every count
-RECONNECT_S = 30.0
+PATIENCE_S = 5.0
+"""How long a database that is away or locked is not yet called trouble."""
+RETRY_S = 0.3
+CLOSE_PATIENCE_S = 2.0
 
 
 class Statements:
@@ -54,6 +58,10 @@ class Writer:
         self._waiting: list[Callable[[LedgerError | None], None]] = []
         self._closing = False
         self._failure: LedgerError | None = None
+        self._trouble = ""
+        self.on_trouble: Callable[[str], None] | None = None
+        """Called in the writer's thread with what is wrong, and with "" when it is over. While this is None, trouble
+        is a failure."""
         self.commits = 0
         self._connection = self._connect()
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
@@ -98,23 +106,40 @@ class Writer:
         self._disconnect()
 
     def _commit(self, batch: Batch) -> LedgerError | None:
-        """Writes a batch in one transaction, again over a new connection where the server went away."""
-        give_up = time.monotonic() + RECONNECT_S
+        """Writes a batch in one transaction, again and again where the cause of a failure may pass."""
+        began = time.monotonic()
         while True:
             try:
                 if self._connection is None:
                     self._connection = self._connect()
                 self._write(self._connection.driver_connection, batch)
                 self.commits += 1
+                self._tell_trouble("")
                 return None
             except Exception as error:
+                known = error if isinstance(error, LedgerError) else None
+                passing = is_passing(error.__cause__ or error if known else error)
                 lost = self._connection is None or bool(getattr(self._connection.driver_connection, "closed", False))
-                self._disconnect()
-                if not lost or time.monotonic() > give_up:
-                    if isinstance(error, LedgerError):
-                        return error
-                    return LedgerError(f"ledger {self._place} cannot be written: {one_line(error)}")
-                time.sleep(0.2)
+                if lost or not passing:
+                    self._disconnect()
+                failure = known or LedgerError(f"ledger {self._place} cannot be written: {one_line(error)}")
+                waited_s = time.monotonic() - began
+                if not passing or (self._closing and waited_s > CLOSE_PATIENCE_S):
+                    return failure
+                if waited_s >= PATIENCE_S or not lost:
+                    if self.on_trouble is None:
+                        return failure
+                    self._tell_trouble(str(failure))
+                with self._condition:
+                    if not self._closing:
+                        self._condition.wait_for(lambda: self._closing, RETRY_S)
+                if self._closing:
+                    time.sleep(RETRY_S)
+
+    def _tell_trouble(self, text: str) -> None:
+        if self.on_trouble is not None and text != self._trouble:
+            self._trouble = text
+            self.on_trouble(text)
 
     def _write(self, connection: Any, batch: Batch) -> None:
         cursor = connection.cursor()

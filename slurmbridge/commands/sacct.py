@@ -30,7 +30,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         lines = "".join(f"sacct: error:  {word}\n" for word in options.operands)
         raise Stop.error("sacct", f"Unknown arguments:\n{lines}".rstrip("\n"))
     bits_length = array.text_length(env.get("SLURM_BITSTR_LEN"))
-    jobs = await sacct_select.find(session.views, options, bits_length)
+    jobs = await sacct_select.find(session, options, bits_length)
     notes = "".join(options.warnings) + warning
     if options.script or options.environment:
         return Reply("".join(_text(job, options, session) for job in jobs), notes)
@@ -87,14 +87,13 @@ def _lines(jobs: Sequence[Job], options: Options) -> list[Line]:
 
 
 def _text(job: Job, options: Options, session: Session) -> str:
-    """-B and --env-vars: what the ledger keeps of them, where AccountingStoreFlags says so and the caller may know."""
+    """-B and --env-vars: known while the job is, where AccountingStoreFlags says that they are kept."""
     heading = f"Batch Script for {job.id_text}" if options.script else \
         f"Environment used for {job.id_text} (must be batch to display)"
-    identity, record = session.identity, session.views.jobs.get(job.job_id)
+    record = session.views.jobs.get(job.job_id)
     stored = session.views.conf.values.get("AccountingStoreFlags", "").lower().split(",")
     found = ""
-    if record is not None and record.db_index == job.row["db_index"] and (
-            identity.is_admin or identity.uid == record.uid):
+    if record is not None and record.db_index == job.row["db_index"]:
         if options.script and "job_script" in stored:
             found = record.request.script or ""
         elif options.environment and "job_env" in stored and record.request.batch:

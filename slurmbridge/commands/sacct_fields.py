@@ -14,6 +14,7 @@ from slurmbridge.slurm.sluid import sluid_text
 Line = Job | Step
 Text = str | None
 Field = ColumnField[Line]
+_OWN_STEPS = ("batch", "extern", "interactive")   # those that Slurm makes itself
 _NOT_METERED = ("RUNNING", "SUSPENDED", "REQUEUED", "PREEMPTED")
 _UINT32, _UINT64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 _BYTES_PER_MB = 1 << 20
@@ -231,7 +232,7 @@ class _FieldMaker:
             self._file("StdErr", "std_err"), self._file("StdIn", "std_in"), self._file("StdOut", "std_out"),
             date("Submit", lambda job: job.submit_s, lambda step: step.start_s),
             field("SubmitLine", 20, lambda job: job.row.get("submit_line", ""),
-                  lambda step: step.row.get("submit_line", "")),
+                  lambda step: "" if step.step_id in _OWN_STEPS else step.row.get("submit_line", "")),
             span("Suspended", 10, lambda job: job.suspended_s, lambda step: step.suspended_s),
             plain("SystemComment", 15, "system_comment"),
             field("SystemCPU", 10, lambda job: cpu_time(job.system_us), lambda step: cpu_time(step.system_us)),
@@ -274,7 +275,7 @@ class _FieldMaker:
         def value(line: Line) -> Text:
             if isinstance(line, Job):
                 return self._job_file(line, key)
-            path = str(line.row.get(key) or "")
+            path = "" if line.step_id in _OWN_STEPS else str(line.row.get(key) or "")
             if path and not path.startswith("/"):
                 path = f"{line.row.get('cwd') or ''}/{path}"
             return path
@@ -329,7 +330,7 @@ def _step_frequency(step: Step) -> str:
     given = (step.row.get("usage") or {}).get("req_cpu_freq")
     if given is not None:
         return str(given)
-    return "0" if step.step_id in ("batch", "extern", "interactive") else "Unknown"
+    return "0" if step.step_id in _OWN_STEPS else "Unknown"
 
 
 def _state(line: Line) -> str:

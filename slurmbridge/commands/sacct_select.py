@@ -9,15 +9,17 @@ from slurmbridge.commands.sacct_options import FLAGS, Options
 from slurmbridge.commands.sacct_rows import Job, Window, add_steps, make_job
 from slurmbridge.slurm import array, hostlist, states
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
-from slurmbridge.views.session import Views
+from slurmbridge.views.associations import Tree
+from slurmbridge.views.session import Session, Views
 
 Row = Mapping[str, Any]
 
 
-async def find(views: Views, options: Options, bits_length: int = array.DEFAULT_TEXT_LENGTH) -> list[Job]:
-    """The jobs that were asked for, in sacct's order, with their steps where wanted."""
+async def find(session: Session, options: Options, bits_length: int = array.DEFAULT_TEXT_LENGTH) -> list[Job]:
+    """The jobs that were asked for and that the caller may see, in sacct's order, with their steps where wanted."""
     if options.nothing:
         return []
+    views = session.views
     options.set_window()                       # slurmdbd applies the defaults once more
     filters: dict[str, Any] = {"uids": options.uids or None, "gids": options.gids or None}
     leaders: frozenset[int] = frozenset()
@@ -31,6 +33,9 @@ async def find(views: Views, options: Options, bits_length: int = array.DEFAULT_
         if not options.states:
             filters["end_s"] = options.end_s
     rows = await views.ledger_query("jobs", steps=options.steps, suspensions=True, **filters)
+    if _is_private(session, options):
+        own, led = session.identity.user_name, Tree(views.accounting).coordinated(session.identity.user_name)
+        rows = [row for row in rows if row["user_name"] == own or row["account"] in led]
     chosen = [row for row in rows if _is_wanted(row, options, views, leaders) and _in_window(row, options)]
     chosen.sort(key=lambda row: (row["job_id"], -row["submit_s"]))
     window = Window(options.start_s, options.end_s, options.now, options.truncate)
@@ -49,6 +54,15 @@ async def _het_leaders(views: Views, ids: Sequence[int]) -> frozenset[int]:
     """The heterogeneous jobs that jobs with these ids are components of."""
     rows = await views.ledger_query("jobs", job_ids=ids)
     return frozenset(row["het_job_id"] for row in rows if row["het_job_id"] and row["job_id"] in ids)
+
+
+def _is_private(session: Session, options: Options) -> bool:
+    """Whether the caller sees only the own jobs and those of coordinated accounts."""
+    user = session.views.accounting.users.get(session.identity.user_name)
+    if session.identity.is_admin or (user is not None and user.admin_level != "None"):
+        return False
+    private = session.views.conf.values.get("PrivateData", "").lower().split(",")
+    return "jobs" in private or options.script or options.environment
 
 
 # ---------------------------------------------------------------------------------------------------------- filters

@@ -90,6 +90,7 @@ class JobRecord:
     site_factor: int = 0
     reason: str = "None"
     reason_desc: str = ""                     # extra text some reasons carry
+    reason_before: str = ""                   # last reason but None, Priority, Resources that it waited for (sacct's)
     state: str = "PENDING"
     flags: set[str] = field(default_factory=set)             # COMPLETING, CONFIGURING, REQUEUED, REQUEUE_HOLD, SPECIAL_EXIT…
     scheduler: str = "Main"                   # who looked at it last: Main | Backfill
