@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slurmbridge.controller import access, holds, queueing
+from slurmbridge.controller.journal import NotDurable
 from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.node_updates import NodeUpdates, PartitionUpdates
 from slurmbridge.controller.submission import Submission
@@ -36,11 +37,16 @@ class ControllerActs:
         self._service = service
 
     async def _durable(self) -> None:
-        await self._world.journal.durable()
+        try:
+            await self._world.journal.acknowledged()
+        except NotDurable:
+            raise SlurmError(errors.ESLURM_WRITING_TO_FILE) from None
 
     # --- submission
     async def submit(self, caller: Identity, invocation: Invocation, requests: Sequence[JobRequest]) -> SubmitResult:
         world = self._world
+        if world.journal.trouble:
+            raise SlurmError(errors.ESLURM_WRITING_TO_FILE)
         records = self._submission.create(caller, invocation, requests)
         refusals = [queueing.refusal(world, job) for job in records]
         for job in records:
@@ -61,8 +67,22 @@ class ControllerActs:
             world.journal.job(job)
         self._life.judge_dependents([job for job in records if job.dependency])
         world.wake()
-        await self._durable()
+        try:
+            await self._durable()
+        except SlurmError:
+            self._take_back(records)
+            raise
         return SubmitResult(records[0].job_id)
+
+    def _take_back(self, records: Sequence[JobRecord]) -> None:
+        """A submission that could not be made durable was refused: it ends FAILED, as slurmctld ends a job whose script
+        it cannot save. Nothing of it was started, since starts are made durable before."""
+        for record in records:
+            for job in self._world.jobs.array(record.array_job_id) or [record]:
+                if self._life.apply(job, Event.CANCEL, Cause(uid=0, reason="SystemFailure")):
+                    job.state, job.reason, job.killed_by_uid = states.FAILED, "SystemFailure", None
+                    job.exit_status = 1 << 8
+                    self._world.journal.job(job)
 
     def _fail_at_once(self, job: JobRecord) -> None:
         """Slurm keeps a record of a job that can never run: FAILED, exit code 1."""

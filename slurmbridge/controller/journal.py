@@ -16,6 +16,10 @@ from slurmbridge.views.records import JobRecord, StepRecord
 log = logging.getLogger(__name__)
 
 
+class NotDurable(Exception):
+    """The ledger cannot be written for now. What was marked is kept and will be written when it can."""
+
+
 class Journal:
     """``write``: the ledger's write, a future per batch. ``on_failure`` is called once when the ledger fails."""
 
@@ -28,6 +32,8 @@ class Journal:
         self._operations: list[Operation] = []
         self._scheduled = False
         self._last: asyncio.Future[None] | None = None
+        self.trouble = ""                     # why nothing can be written for now
+        self._troubled: asyncio.Future[None] | None = None
 
     def job(self, job: JobRecord) -> None:
         self._jobs[job.job_id] = job
@@ -59,6 +65,25 @@ class Journal:
             done.set_result(None)
             return done
         return asyncio.shield(self._last)
+
+    def set_trouble(self, text: str) -> None:
+        """The ledger cannot be written for now ("": it can again)."""
+        self.trouble = text
+        if text and self._troubled is not None and not self._troubled.done():
+            self._troubled.set_result(None)
+
+    async def acknowledged(self) -> None:
+        """Returns when everything marked so far is on disk. Raises NotDurable at once when that may take long, and the
+        ledger's error when it never will be."""
+        last = self.durable()
+        if not last.done():
+            if self._troubled is None or (self._troubled.done() and not self.trouble):
+                self._troubled = asyncio.get_running_loop().create_future()
+            await asyncio.wait((last, self._troubled), return_when=asyncio.FIRST_COMPLETED)
+            if not last.done():
+                last.cancel()                 # of the shield only
+                raise NotDurable(self.trouble)
+        await last
 
     def flush(self) -> None:
         self._scheduled = False

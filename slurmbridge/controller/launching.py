@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from typing import Any
 
 from slurmbridge.cluster.port import LaunchOrder
+from slurmbridge.controller.journal import NotDurable
 from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.transitions import Phase, phase_of
 from slurmbridge.controller.world import World
@@ -48,15 +50,19 @@ class Launching:
             launches, life.pending_launches = life.pending_launches, []
             kills, life.pending_kills = life.pending_kills, []
             controls, life.pending_controls = life.pending_controls, []
-            await self._world.journal.durable()
+            try:
+                await self._world.journal.acknowledged()
+            except NotDurable:                # what runs can be ended even so; nothing is started
+                life.pending_launches[:0] = launches
+                launches = []
             for job in launches:
-                self._launching[job.job_id] = self._start(self._launch(job), job)
+                self._launching[job.job_id] = self._start(self._launch(job))
             for job, cause in kills:
-                self._start(self._terminate(job, cause), job)
+                self._start(self._terminate(job, cause))
             for what, job in controls:
-                self._start(self._control(what, job), job)
+                self._start(self._control(what, job))
 
-    def _start(self, work, job: JobRecord) -> asyncio.Task[None]:  # type: ignore[no-untyped-def]
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -72,6 +78,8 @@ class Launching:
             except Exception as error:
                 log.exception("launch of job %d", job.job_id)
                 self._life.launch_failed(job, str(error))
+            finally:
+                self._launching.pop(job.job_id, None)
 
     def order(self, job: JobRecord) -> LaunchOrder:
         world = self._world
@@ -95,7 +103,7 @@ class Launching:
             warn_batch=request.signal_batch, settings=self.settings)
 
     async def _terminate(self, job: JobRecord, cause: Cause) -> None:
-        launching = self._launching.pop(job.job_id, None)
+        launching = self._launching.get(job.job_id)
         if launching is not None and not launching.done():
             await asyncio.wait([launching])
         world = self._world
@@ -123,4 +131,4 @@ class Launching:
                 await self._world.engine.update(self._world.run_of(job), end_by_s=end_by)
             except Exception:
                 log.exception("time limit of job %d", job.job_id)
-        self._start(tell(), job)
+        self._start(tell())

@@ -73,7 +73,7 @@ class Passes:
         """One main pass and, when it left somebody waiting, one backfill pass."""
         world = self._world
         self.update_priorities()
-        if not len(world.queue) or self.stopped:
+        if not len(world.queue) or self.stopped or world.journal.trouble:
             return
         if world.nodes_returned and self._with_backfill:
             self._backfill()

@@ -123,6 +123,7 @@ class Controller:
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
         self._state = None  # type: ignore[assignment]
+        self.ledger.endure(self._ledger_troubled)
         world.wake()
 
     async def _take_inventory(self) -> None:
@@ -179,6 +180,16 @@ class Controller:
             log.critical("%s", error)
         self.stopped.set()
 
+    def _ledger_troubled(self, text: str) -> None:
+        """Nothing new is accepted or started until the ledger can be written again; what runs goes on."""
+        if text:
+            log.error("%s; it is tried again until it works", text)
+        else:
+            log.info("the ledger can be written again")
+        self.journal.set_trouble(text)
+        self.launching.work()
+        self.world.wake()
+
     def request_stop(self) -> None:
         self.stopped.set()
 
@@ -193,7 +204,7 @@ class Controller:
         if self.failure is None:
             self._save_usage()
             with contextlib.suppress(Exception):
-                await self.journal.durable()
+                await self.journal.acknowledged()
         await self.world.engine.close()
         self.ledger.close()
 

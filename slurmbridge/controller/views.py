@@ -1,9 +1,11 @@
 """The read-only side of the controller (``views.session.Views``)."""
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from slurmbridge.controller.journal import NotDurable
 from slurmbridge.controller.world import World
 from slurmbridge.slurm.settings import SlurmConf
 from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord
@@ -54,5 +56,6 @@ class ControllerViews:
 
     async def ledger_query(self, kind: str, **filters: Any) -> Sequence[Mapping[str, Any]]:
         """Waits for what is being written, so that a user finds what was acknowledged."""
-        await self._world.journal.durable()
+        with contextlib.suppress(NotDurable):
+            await self._world.journal.acknowledged()
         return list(await self._queries.ask(kind, **filters))
