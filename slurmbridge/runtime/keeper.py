@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from slurmbridge.runtime import execution, frames, processes
+from slurmbridge.runtime import execution, frames, helpers, processes
 from slurmbridge.runtime.children import Children, Exit, add_usage
 from slurmbridge.runtime.gauges import MemoryGauge
 from slurmbridge.runtime.taskio import Output, StdinPipe
@@ -60,7 +60,7 @@ class StepKeeper:
         self._name = str(self.request["node"])
         usage: dict[str, float] = {}
         try:
-            exits = self._start_tasks()
+            exits = await self._start_tasks()
             if exits:
                 self._event("started", pids={str(task.rank): task.pid for task in self.tasks.values() if task.pid})
                 await asyncio.gather(*exits)
@@ -87,7 +87,7 @@ class StepKeeper:
 
     # ---- tasks ------------------------------------------------------------------------------------------------------
 
-    def _start_tasks(self) -> list[asyncio.Future[None]]:
+    async def _start_tasks(self) -> list[asyncio.Future[None]]:
         request = self.request
         if not os.path.isdir(request["cwd"]) or not os.access(request["cwd"], os.X_OK):
             self._say_directory(request["cwd"])
@@ -95,10 +95,13 @@ class StepKeeper:
         for entry in request["tasks"]:
             task = Task(int(entry["rank"]), int(entry["local"]))
             self.tasks[task.rank] = task
-            ending = self._start_task(task, entry)
+            environment = {**request["env"], **entry["env"]}
+            for program in request["prologs"]:
+                environment = await self._prolog(task, program, environment)
+            ending = self._start_task(task, entry, environment)
             if ending is None:
                 continue
-            exits.append(asyncio.ensure_future(self._await_exit(task, ending)))
+            exits.append(asyncio.ensure_future(self._await_exit(task, ending, environment)))
         return exits
 
     def _say_directory(self, path: str) -> None:
@@ -109,7 +112,28 @@ class StepKeeper:
         finally:
             os.chdir("/")
 
-    def _start_task(self, task: Task, entry: dict[str, Any]) -> asyncio.Future[Exit] | None:
+    async def _prolog(self, task: Task, program: str, environment: dict[str, str]) -> dict[str, str]:
+        """Runs a task prolog; the environment as its ``export NAME=value`` and ``unset NAME`` lines make it."""
+        _, out, err = await helpers.capture(self.children, [program], environment, self.request["cwd"])
+        self._pass_on(task, 2, err)
+        changed = dict(environment)
+        for line in out.decode(errors="surrogateescape").splitlines():
+            word, _, rest = line.partition(" ")
+            name, equals, value = rest.partition("=")
+            if word == "export" and equals:
+                changed[name] = value
+            elif word == "unset":
+                changed.pop(rest.strip(), None)
+            elif word == "print":
+                self._pass_on(task, 1, rest.encode(errors="surrogateescape") + b"\n")
+        return changed
+
+    def _pass_on(self, task: Task, stream: int, data: bytes) -> None:
+        if data:
+            self.writer.write(frames.encode(b"o", frames.RANK_STREAM.pack(task.rank, stream) + data))
+
+    def _start_task(self, task: Task, entry: dict[str, Any],
+                    environment: dict[str, str]) -> asyncio.Future[Exit] | None:
         """None when its files cannot be opened: it has then failed already."""
         request = self.request
         ours: list[int] = []
@@ -129,7 +153,6 @@ class StepKeeper:
             self.say(f"Could not open {error.filename}: {error.strerror}")
             self.ended.append((task.rank, Exit(execution.errno_status(error), {})))
             return None
-        environment = {**request["env"], **entry["env"]}
         try:
             task.pid = execution.start(execution.Command(
                 path=entry["argv"][0], argv=entry["argv"], env=environment, cwd=request["cwd"],
@@ -179,8 +202,12 @@ class StepKeeper:
                 fds.append(opened[wanted])
         return fds[0], fds[1]
 
-    async def _await_exit(self, task: Task, ending: asyncio.Future[Exit]) -> None:
+    async def _await_exit(self, task: Task, ending: asyncio.Future[Exit], environment: dict[str, str]) -> None:
         result = await ending
+        for program in self.request["epilogs"]:
+            _, out, err = await helpers.capture(self.children, [program], environment, self.request["cwd"])
+            self._pass_on(task, 1, out)
+            self._pass_on(task, 2, err)
         self.ended.append((task.rank, Exit(result.status, self.gauge.corrected(task.pid, result))))
         if task.stdin is not None:
             task.stdin.close()

@@ -38,7 +38,8 @@ def node_requests(session: SrunSession, step: StepOptions, plan: StepPlan, argvs
             "cwd": opts["chdir"], "umask": session.umask, "append": append, "unbuffered": bool(opts["unbuffered"]),
             "rlimits": propagated_limits(opts["propagate"], session.request.get("rlimits") or {}, order.settings),
             "gather_s": gather_interval_s(opts["acctg_freq"] or order.settings.get("JobAcctGatherFrequency")),
-            "env": {**shared, **per_node}, "task_prolog": opts["task_prolog"], "task_epilog": opts["task_epilog"],
+            "env": {**shared, **per_node}, "prologs": hooks("Prolog", opts["task_prolog"], order.settings),
+            "epilogs": hooks("Epilog", opts["task_epilog"], order.settings),
             "tasks": [_task(session, share, index, local, rank, argvs[rank], names, shared)
                       for local, rank in enumerate(share.tasks)],
         })
@@ -55,6 +56,13 @@ def _task(session: SrunSession, share: StepShare, index: int, local: int, rank: 
                for number, word in enumerate(("stdin", "stdout", "stderr"))}
     return {"rank": rank, "local": local, "argv": argv, "env": variables,
             "pty": session.opts["pty"] is not None and rank == 0, **streams}
+
+
+def hooks(which: str, own: str | None, settings: dict[str, str]) -> list[str]:
+    """The programs around each task: the cluster's TaskProlog first, TaskEpilog last; the user's next to the task."""
+    cluster = settings.get(f"Task{which}", "")
+    both = [cluster, own or ""] if which == "Prolog" else [own or "", cluster]
+    return [program for program in both if program and program.lower() not in ("none", "(null)")]
 
 
 def share_gpus(share: StepShare) -> list[int]:
@@ -120,6 +128,8 @@ def total_usage(usage: dict[int, dict[str, float]], plan: StepPlan) -> dict[str,
         rss_kb = one.get("max_rss_kb", 0)
         if rss_kb > total.get("max_rss_kb", -1):
             total |= {"max_rss_kb": rss_kb, "max_rss_task": rank, "max_rss_node": node_of.get(rank, "")}
+        if cpu_s > total.get("max_cpu_s", -1):
+            total |= {"max_cpu_s": cpu_s, "max_cpu_task": rank, "max_cpu_node": node_of.get(rank, "")}
         if cpu_s < total.get("min_cpu_s", float("inf")):
             total |= {"min_cpu_s": cpu_s, "min_cpu_task": rank, "min_cpu_node": node_of.get(rank, "")}
         total["rss_sum_kb"] = total.get("rss_sum_kb", 0) + rss_kb

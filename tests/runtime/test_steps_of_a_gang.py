@@ -228,6 +228,13 @@ srun -n1 --prolog=./pro --epilog=./pro echo task; srun -n1 --pty bash -c 'test -
     assert [line.strip() for line in job.lines()] == ["pro echo task", "task", "pro echo task", "terminal"]
 
 
+def test_task_prolog_and_epilog(rig):
+    job = rig.do("""printf '#!/bin/sh\\necho export ADDED=$SLURM_PROCID\\necho unset FOO\\necho print hello\\n' > pro
+printf '#!/bin/sh\\necho bye $ADDED\\n' > epi; chmod +x pro epi
+srun -n2 -N1 -l --task-prolog=$PWD/pro --task-epilog=$PWD/epi bash -c 'echo $ADDED ${FOO-unset}' | sort""")
+    assert job.lines() == ["0: 0 unset", "0: bye 0", "0: hello", "1: 1 unset", "1: bye 1", "1: hello"]
+
+
 def test_limits_and_umask_of_srun(rig):
     job = rig.do("""ulimit -n 333; umask 027; srun -n1 bash -c 'ulimit -n; umask'
 srun -n1 --propagate=NONE bash -c 'ulimit -n'""")
