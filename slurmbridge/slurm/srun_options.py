@@ -29,6 +29,7 @@ def read_srun(caller: Caller, argv: list[str], log: Log, error_exit: int = 1) ->
         end = 0
         for number in groups:
             opts.reset_all(first=not result)
+            opts["stepmgr"] = False
             opts["het_group"] = str(number) if explicit or number > 0 else None
             read_environment(opts, number)
             opts.submit_line = " ".join([program, *args])
@@ -40,10 +41,30 @@ def read_srun(caller: Caller, argv: list[str], log: Log, error_exit: int = 1) ->
             if opts["verbose"]:
                 print_options(opts)
             result.append(opts.copy())
+        if len(result) > 1:                   # the first component's --het-group goes on to the second, as in Slurm
+            opts["het_group"] = None
         rest = args[end:]
         if ":" not in rest:
+            _settle_components(result, log)
             return result
         args, program, group = rest[rest.index(":") + 1:], ":", group + 1
+
+
+def _settle_components(components: list[OptionSet], log: Log) -> None:
+    """A component without a command runs that of the next one that has one; no group may come twice."""
+    waiting: list[OptionSet] = []
+    groups: set[int] = set()
+    for opts in components:
+        if opts.argv:
+            for other in waiting:
+                other.argv = list(opts.argv)
+            waiting = []
+        else:
+            waiting.append(opts)
+        number = int(opts["het_group"] or 0)
+        if number in groups:
+            raise log.fatal("Duplicate het groups in single srun not supported")
+        groups.add(number)
 
 
 def _het_groups(opts: OptionSet, args: list[str], default: int, error_exit: int) -> tuple[list[int], bool]:

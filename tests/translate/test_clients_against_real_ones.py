@@ -1,6 +1,6 @@
 """sbatch, salloc and srun against recordings of the real clients of 25.11.7.
 
-``sbatch_client.jsonl``: 270 scripts with what sbatch parsed. ``client_calls.jsonl``: 770 calls with -v, so that the
+``sbatch_client.jsonl``: 270 scripts with what sbatch parsed. ``client_calls.jsonl``: about 1000 calls with -v, so that the
 option table is part of stderr; odd directives, other systems' scripts, bad scripts, het jobs, environment variables.
 """
 from __future__ import annotations
