@@ -159,6 +159,9 @@ def main(words: list[str] | None = None) -> None:
     """Never returns. ``words``: command name and arguments instead of this process's own."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    while (spare := os.open("/dev/null", os.O_RDWR)) <= 2:
+        pass                            # a closed standard stream must not become the connection
+    os.close(spare)
     command, *argv = [protocol.text(os.fsencode(word)) for word in words or sys.argv]
     command = command.rpartition("/")[2]
     env = [protocol.text(name + b"=" + value) for name, value in os.environb.items()]

@@ -895,6 +895,10 @@ int main(int argc, char **argv)
 	command = slash ? slash + 1 : argc ? argv[0] : "slurmbridge";
 	char **env = environ;
 	argv += argc > 0;
+	int spare;
+	while ((spare = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && spare <= 2)
+		;                               /* a closed standard stream must not become the connection */
+	close(spare);
 	if (argv[0] && !argv[1] && (strcmp(argv[0], "-V") == 0 || strcmp(argv[0], "--version") == 0)) {
 		puts("slurm " SLURM_VERSION);
 		return 0;

@@ -175,6 +175,23 @@ def test_standard_input_is_left_alone_when_not_asked_for(client, serve, tmp_path
         assert lines.read() == b"first\nsecond\n"
 
 
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_closed_standard_streams_are_not_the_connection(client, serve, closed):
+    seen = []
+
+    def script(peer):
+        peer.request()
+        peer.send(b"I", b"1")
+        peer.send(b"O", b"out")
+        peer.send(b"E", b"err")
+        seen.append(peer.read())
+        peer.exit(4)
+
+    out, err, code = client.run(serve(script).address, "srun", "cat", preexec_fn=lambda: os.close(closed))
+    assert (out, err, code) == (b"" if closed == 1 else b"out", b"" if closed == 2 else b"err", 4)
+    assert seen == [(b"i", b"")]
+
+
 def test_input_and_output_at_once_do_not_lock(client, serve):
     data = os.urandom(1 << 20)
 
