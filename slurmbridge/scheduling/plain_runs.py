@@ -77,9 +77,9 @@ class PlainRuns:
         cpus = self.cpus[lightest]
         enough = (cpus >= walk.rem_cpus) & (count[lightest] >= needed)
         if walk.per_job and enough.any():
-            for k in np.flatnonzero(enough):
-                r = lightest[k]
-                enough[k] = walk.sufficient_gres([int(d[self.end[r]] - d[self.begin[r]]) for d in self._devices])
+            for i in np.flatnonzero(enough):
+                r = lightest[i]
+                enough[i] = walk.sufficient_gres([int(d[self.end[r]] - d[self.begin[r]]) for d in self._devices])
         if not enough.any():
             return int(lightest[cpus.argmax()])
         if enough.all():
