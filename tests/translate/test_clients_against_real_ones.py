@@ -1,7 +1,7 @@
 """sbatch, salloc and srun against recordings of the real clients of 25.11.7.
 
 ``sbatch_client.jsonl``: 270 scripts with what sbatch parsed. ``client_calls.jsonl``: about 1000 calls with -v, so that
-the option table is part of stderr; odd directives, other systems' scripts, bad scripts, het jobs, environment variables.
+the option table is part of stderr; odd directives, other systems' scripts, bad scripts, het jobs, variables.
 """
 from __future__ import annotations
 
