@@ -175,6 +175,7 @@ class Submission:
         time_limit = self._time_limit(request, partitions[0], now)
         if request.signal_reservation and conf.preempt_mode == "OFF":
             raise SlurmError(errors.ESLURM_PREEMPTION_REQUIRED)
+        self._check_sampling(request, partitions[0])
         if request.licenses and request.licenses not in ("", "(null)"):
             raise SlurmError(errors.ESLURM_INVALID_LICENSES)
         request = replace(request, user_name=user_name, group_name=group_name,
@@ -210,6 +211,17 @@ class Submission:
         self._priority(job, request, now)
         queueing.name_files(world, job)
         return job
+
+    def _check_sampling(self, request: JobRequest, partition: PartitionRecord) -> None:
+        """--acctg-freq: where memory is limited, tasks are sampled at least as often as slurm.conf says."""
+        conf = self._world.conf
+        memory = (request.mem_per_node_mb, request.mem_per_cpu_mb, partition.def_mem_per_cpu_mb,
+                  partition.def_mem_per_node_mb, conf.def_mem_per_cpu_mb, conf.def_mem_per_node_mb)
+        given, most = task_frequency(request.acctg_freq), task_frequency(conf.job_acct_gather_frequency)
+        if given is None or most == 0 or not next((one for one in memory if one is not None), 0):
+            return
+        if given == 0 or (most is not None and given > most):
+            raise SlurmError(errors.ESLURMD_INVALID_ACCT_FREQ)
 
     def _switch_wait(self, request: JobRequest) -> int | None:
         """--switches=N@T: as long as SchedulerParameters=max_switch_wait allows."""
@@ -404,6 +416,15 @@ def checked_dependencies(world: World, job: JobRecord, text: str) -> dependencie
     if dependencies.is_circular(given.tests, job.array_job_id or job.job_id, world.find):
         raise SlurmError(errors.ESLURM_CIRCULAR_DEPENDENCY)
     return given
+
+
+def task_frequency(text: str | None) -> int | None:
+    """Seconds of ``5`` or ``task=5,energy=30``; None: not given."""
+    for part in (text or "").split(","):
+        name, _, value = part.rpartition("=")
+        if name in ("", "task") and value.isdigit():
+            return int(value)
+    return None
 
 
 def in_allowed_group(partition: PartitionRecord, uid: int) -> bool:

@@ -16,7 +16,8 @@ NOT_AVAILABLE = errors.ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE
 
 @pytest.mark.parametrize(("fields", "code", "details"), [
     ({"partitions": ("nosuch",)}, errors.ESLURM_INVALID_PARTITION_NAME, ("invalid partition specified: nosuch",)),
-    ({"partitions": ("main", "nosuch")}, errors.ESLURM_INVALID_PARTITION_NAME, ("invalid partition specified: nosuch",)),
+    ({"partitions": ("main", "nosuch")}, errors.ESLURM_INVALID_PARTITION_NAME,
+     ("invalid partition specified: nosuch",)),
     ({"partitions": ("root",)}, errors.ESLURM_ACCESS_DENIED, ()),
     ({"partitions": ("shut",)}, errors.ESLURM_PARTITION_NOT_AVAIL, ()),
     ({"node_list": "n9"}, errors.ESLURM_INVALID_NODE_NAME, ()),
@@ -44,7 +45,8 @@ NOT_AVAILABLE = errors.ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE
     ({"time_min_min": 30, "time_limit_min": 20}, errors.ESLURM_INVALID_TIME_MIN_LIMIT, ()),
     ({"deadline_s": 1}, errors.ESLURM_INVALID_TIME_LIMIT, ()),
     ({"num_tasks": 13}, NOT_AVAILABLE, ()), ({"min_nodes": 4, "nodes_given": True}, NOT_AVAILABLE, ()),
-    ({"mem_per_node_mb": 5000}, NOT_AVAILABLE, ("Memory specification can not be satisfied",)), ({"constraint": "new"}, NOT_AVAILABLE, ()),
+    ({"mem_per_node_mb": 5000}, NOT_AVAILABLE, ("Memory specification can not be satisfied",)),
+    ({"constraint": "new"}, NOT_AVAILABLE, ()),
     ({"tres_per_node": "gres/gpu:3", "partitions": ("gpu",)}, NOT_AVAILABLE, ()),
     ({"qos": "nosuch"}, errors.ESLURM_INVALID_QOS, ())])
 def test_what_is_refused(fields: dict[str, Any], code: int, details: tuple[str, ...]) -> None:
