@@ -19,6 +19,8 @@ from slurmbridge.views.records import JobRecord, StepRecord
 
 log = logging.getLogger(__name__)
 CLOCK_SLACK_S = 0.5
+NODE_FAIL_STATUS = 1
+"""The exit status of a run that was lost with its node, as slurmctld records it."""
 _STEP_FIELDS = frozenset(field.name for field in fields(StepRecord))
 _NODE_FIELDS = ("cpu_load", "free_mem_mb", "boot_s", "daemon_start_s", "os", "arch", "address", "host_name", "features")
 
@@ -151,15 +153,15 @@ class EngineNews:
 
     def _ended(self, job: JobRecord, news: News, event: Event) -> None:
         reason = str(news.data.get("reason") or "") or self._time_over(job, news)
-        cause = Cause(exit_status=news.exit_status, node=str(news.data.get("node") or ""))
+        cause = Cause(exit_status=news.exit_status, node=str(news.data.get("node") or ""), at_s=news.at_s)
         if reason == "TimeLimit":
             self._life.apply(job, Event.TIME_OUT, cause)
         elif reason == "DeadLine":
             self._life.apply(job, Event.DEADLINE, cause)
-        elif reason in ("NodeFail", "NodeDown"):
+        elif reason in ("NodeFail", "NodeDown", "StepDaemonLost"):
             self._node_failed(job, cause)
         elif reason == "Cancelled":
-            self._life.apply(job, Event.CANCEL, Cause(uid=job.uid))
+            self._life.apply(job, Event.CANCEL, Cause(uid=job.uid, at_s=news.at_s))
         else:
             cause.out_of_memory = reason == "OutOfMemory"
             self._life.apply(job, event, cause)
@@ -226,6 +228,7 @@ class EngineNews:
     def _node_failed(self, job: JobRecord, cause: Cause) -> None:
         if phase_of(job) in (Phase.STOPPING, Phase.REQUEUING):
             return
+        cause.exit_status = NODE_FAIL_STATUS
         if job.request.batch and job.requeue:
             cause.state, cause.cause = states.NODE_FAIL, "NODE FAILURE"
             self._life.apply(job, Event.REQUEUE, cause)

@@ -83,9 +83,7 @@ class Launching:
 
     def order(self, job: JobRecord) -> LaunchOrder:
         world = self._world
-        end_by = self._ends_at(job)
-        if job.deadline_s and (end_by is None or job.deadline_s < end_by):
-            end_by = float(job.deadline_s)
+        end_by = self._end_by(job)
         request = job.request
         tasks: tuple[int, ...] = ()
         if job.array_job_id:
@@ -101,6 +99,13 @@ class Launching:
             warn_signal=request.signal_number if before_end else None,
             warn_before_s=(request.signal_before_s if request.signal_before_s is not None else 60) if before_end else 0,
             warn_batch=request.signal_batch, settings=self.settings)
+
+    def _end_by(self, job: JobRecord) -> float | None:
+        """When the step daemon is to end the job by itself."""
+        limit = None if job.time_limit_min == UNLIMITED_MIN else self._ends_at(job)
+        if job.deadline_s and (limit is None or job.deadline_s < limit):
+            return float(job.deadline_s)
+        return limit
 
     async def _terminate(self, job: JobRecord, cause: Cause) -> None:
         launching = self._launching.get(job.job_id)
@@ -124,11 +129,10 @@ class Launching:
 
     def limit_changed(self, job: JobRecord) -> None:
         """A running job's time limit was changed."""
-        end_by = None if job.time_limit_min == UNLIMITED_MIN else self._ends_at(job)
-
         async def tell() -> None:
-            try:
-                await self._world.engine.update(self._world.run_of(job), end_by_s=end_by)
-            except Exception:
-                log.exception("time limit of job %d", job.job_id)
+            async with self._limit:
+                try:
+                    await self._world.engine.update(self._world.run_of(job), end_by_s=self._end_by(job))
+                except Exception:
+                    log.exception("time limit of job %d", job.job_id)
         self._start(tell())

@@ -41,6 +41,7 @@ class Cause:
     node: str = ""
     out_of_memory: bool = False
     grace_s: float | None = None
+    at_s: float | None = None                 # when it happened, if that was before it was heard of
     state: str = ""                           # what the closed run is recorded as (REQUEUED, PREEMPTED, NODE_FAIL)
 
 
@@ -140,6 +141,11 @@ class JobLife:
         self.pending_kills.append((job, Cause(cause="")))
         self._work()
 
+    def control(self, what: str, job: JobRecord) -> None:
+        """``suspend`` or ``resume`` at the engine, once what was decided is durable."""
+        self.pending_controls.append((what, job))
+        self._work()
+
     def launch_failed(self, job: JobRecord, message: str) -> None:
         """The engine did not take the order."""
         self.apply(job, Event.LAUNCH_FAILED, Cause(description=message))
@@ -159,7 +165,7 @@ class JobLife:
     # --- end
     def _do_end(self, job: JobRecord, cause: Cause, event: Event) -> None:
         """A started job is over; its processes may still be there."""
-        world, now = self.world, self.world.now()
+        world, now = self.world, self._moment(job, cause)
         self._count_suspension(job, now)
         job.end_s = now
         if event in (Event.EXITED, Event.FINISHED):
@@ -256,12 +262,14 @@ class JobLife:
     # --- requeue
     def _do_close_run(self, job: JobRecord, cause: Cause, event: Event) -> None:
         """Ends the accounting row of this run, as REQUEUED, PREEMPTED or NODE_FAIL."""
-        world, now = self.world, self.world.now()
+        world, now = self.world, self._moment(job, cause)
         self._count_suspension(job, now)
         job.end_s = now
         nodes.mark_completing(job, world.nodes, world.jobs)
         self._usage_ends(job, now)
         state = cause.state or (states.PREEMPTED if cause.preempted else states.REQUEUED)
+        if state == states.NODE_FAIL:
+            job.exit_status, job.failed_node = cause.exit_status, cause.node
         world.journal.close_run(as_requeued(job, state))
 
     def _do_count_restart(self, job: JobRecord, cause: Cause, event: Event) -> None:
@@ -323,15 +331,13 @@ class JobLife:
     # --- suspension
     def _do_suspend(self, job: JobRecord, cause: Cause, event: Event) -> None:
         job.suspend_s = self.world.now()
-        self.pending_controls.append(("suspend", job))
-        self._work()
+        self.control("suspend", job)
 
     def _do_resume(self, job: JobRecord, cause: Cause, event: Event) -> None:
         self._count_suspension(job, self.world.now())
         if job.time_limit_min is not None and job.time_limit_min != UNLIMITED_MIN:
             job.end_s = (job.start_s or 0) + job.pre_suspend_s + job.time_limit_min * 60
-        self.pending_controls.append(("resume", job))
-        self._work()
+        self.control("resume", job)
 
     def _count_suspension(self, job: JobRecord, now: float) -> None:
         if job.suspend_s is not None and job.state != states.SUSPENDED:
@@ -344,8 +350,14 @@ class JobLife:
         self.world.journal.forget(job)
 
     # --- others
+    def _moment(self, job: JobRecord, cause: Cause) -> float:
+        """When a run ended: what the engine says, unless its clock is not ours."""
+        now = self.world.now()
+        return cause.at_s if cause.at_s is not None and (job.start_s or now) <= cause.at_s <= now else now
+
     def _usage_ends(self, job: JobRecord, now: float) -> None:
         self.world.priorities.job_ended(job, now)
+        self.world.usage_ended(job)
 
     def _work(self) -> None:
         self.on_work()

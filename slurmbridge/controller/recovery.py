@@ -36,7 +36,8 @@ def restore_jobs(world: World, jobs: dict[int, JobRecord]) -> list[JobRecord]:
         phase = phase_of(job)
         if phase in (Phase.ENDED,):
             continue
-        world.limits.job_entered_queue(job)
+        if phase is not Phase.STOPPING:
+            world.limits.job_entered_queue(job)
         if phase is Phase.PENDING:
             queueing.enter(world, job)
             continue
@@ -53,10 +54,18 @@ def restore_jobs(world: World, jobs: dict[int, JobRecord]) -> list[JobRecord]:
 
 
 async def recover(world: World, life: JobLife, holding: list[JobRecord]) -> None:
-    """Lets the engine adopt the runs. Jobs that were to end are told to end again."""
+    """Lets the engine adopt the runs. What was decided but perhaps never carried out is ordered again."""
     adopted = [replace(job, restarts=world.run_of(job).restart) for job in holding]
     await world.engine.recover(adopted)
     for job in holding:
-        if phase_of(job) in (Phase.STOPPING, Phase.REQUEUING):
+        phase = phase_of(job)
+        if phase in (Phase.STOPPING, Phase.REQUEUING):
+            nodes.mark_completing(job, world.nodes, world.jobs)
             life.give_back(job)
+        elif phase is Phase.SUSPENDED:
+            life.control("suspend", job)
+        elif phase is Phase.RUNNING:
+            if job.pre_suspend_s:
+                life.control("resume", job)
+            world.limit_changed(job)
     life.judge_dependents()

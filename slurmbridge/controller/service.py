@@ -37,7 +37,7 @@ from slurmbridge.scheduling.queue import QueueColumns
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.settings import SlurmConf
-from slurmbridge.views.records import NodeRecord
+from slurmbridge.views.records import JobRecord, NodeRecord
 from slurmbridge.views.session import Identity
 
 log = logging.getLogger(__name__)
@@ -96,6 +96,7 @@ class Controller:
         world.limit_changed = self.launching.limit_changed
         world.refresh_priorities = self.passes.update_priorities
         world.node_changed = self._node_changed
+        world.usage_ended = self._usage_ended
         self._node_events: dict[str, float] = dict(state.open_events)
         self._last_events: dict[str, tuple[str, str, int | None]] = {}
         self.views = ControllerViews(world, queries)
@@ -154,10 +155,15 @@ class Controller:
 
     def _save_meta(self) -> None:
         """Usage and the times a restart goes on from."""
-        world, now = self.world, self.world.now()
+        now = self.world.now()
         if now - self._last_meta < META_EVERY_S and now >= self._last_meta:
             return
         self._last_meta = now
+        self._save_period()
+
+    def _save_period(self) -> None:
+        """What the last decay period made of all usage, together with its time: both are old or both are new."""
+        world, now = self.world, self.world.now()
         last_ran = world.priorities.last_ran_s
         if last_ran is not None and self._saved_ran != last_ran:
             self._saved_ran = last_ran
@@ -168,6 +174,14 @@ class Controller:
             if world.jobs.active or now - self._saved_usage > 300:
                 self._saved_usage = now
                 self._save_usage()
+
+    def _usage_ended(self, job: JobRecord) -> None:
+        """The usage that a run added is durable with its end."""
+        world = self.world
+        self._save_period()
+        qos = [world.accounting.qos.get(name) for name in {job.qos, getattr(
+            world.partitions.get(job.partition), "qos", "")}]
+        self.journal.add(SaveUsage(tuple(world.limits.chain(job.assoc_id)), tuple(one for one in qos if one)))
 
     def _save_usage(self) -> None:
         accounting = self.world.accounting

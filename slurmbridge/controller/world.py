@@ -52,6 +52,7 @@ class World:
     judge: Callable[[JobRecord], None] = lambda job: None                 # tests the job's dependencies
     limit_changed: Callable[[JobRecord], None] = lambda job: None         # a running job ends at another time
     refresh_priorities: Callable[[], None] = lambda: None
+    usage_ended: Callable[[JobRecord], None] = lambda job: None           # a run's usage was added
     node_changed: Callable[[NodeRecord], None] = lambda node: None        # events of sacctmgr, ledger
     shapes: dict[tuple[int, str], tuple[JobRequest, Shape]] = field(default_factory=dict)     # of pending jobs
     admitted: dict[tuple[Shape, str], Admission | Refusal] = field(default_factory=dict)      # until nodes change

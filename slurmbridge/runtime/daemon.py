@@ -19,7 +19,7 @@ from slurmbridge.runtime.children import Children, add_usage
 from slurmbridge.runtime.gauges import MemoryGauge, gather_interval_s
 from slurmbridge.runtime.journal import JournalWriter
 from slurmbridge.runtime.order import RunOrder
-from slurmbridge.runtime.peers import PeerLost, Peers
+from slurmbridge.runtime.peers import JOIN_TIMEOUT_S, PeerLost, Peers
 from slurmbridge.runtime.sessions import Sessions
 from slurmbridge.runtime.wake import Waker
 
@@ -54,6 +54,7 @@ class StepDaemon:
         self._warned = False
         self._told = False
         self._end_peer: asyncio.Future[None] | None = None
+        self._joined = False
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -90,7 +91,8 @@ class StepDaemon:
             status, usage = await self._run_script()
         else:
             status, usage = await self._run_allocation(), {}
-        ended = {"kind": "script_ended", "at_s": round(time.time(), 6), "exit_status": status, "usage": usage}
+        ended = {"kind": "script_ended", "at_s": round(time.time(), 6), "exit_status": status, "usage": usage,
+                 **self._why()}
         quick = self.sessions.idle and self.peers.none and self.children.none_left
         if not quick:
             self.journal.append_lines([ended])
@@ -100,15 +102,18 @@ class StepDaemon:
             await self.peers.end()
             await self.sessions.gone()
             await self.children.end_others(set())
-        finished = {"kind": "finished", "at_s": round(time.time(), 6), "exit_status": status,
-                    "reason": "StepDaemonLost" if self.lost_node else REASONS.get(self.ending or "", "")}
-        if self.lost_node:
-            finished["node"] = self.lost_node
+        finished = {"kind": "finished", "at_s": round(time.time(), 6), "exit_status": status, **self._why()}
         self.journal.append_lines([ended, finished] if quick else [finished])
         self.journal.sync()
         await self.waker.wake_surely()
         await self.sessions.clients_gone()
         return 0
+
+    def _why(self) -> dict[str, str]:
+        """What ended the run, "" when it was the script itself."""
+        if self.lost_node:
+            return {"reason": "StepDaemonLost", "node": self.lost_node}
+        return {"reason": REASONS.get(self.ending or "", "")}
 
     def _peer_lost(self, node: str) -> None:
         self.lost_node = node
@@ -117,11 +122,18 @@ class StepDaemon:
     async def _run_member(self) -> int:
         """Serves step keepers until the head says ``end`` or is gone."""
         self._end_peer = asyncio.get_running_loop().create_future()
+        not_joined = asyncio.get_running_loop().call_later(2 * JOIN_TIMEOUT_S, self._not_joined)
         try:
             await self._end_peer
         finally:
+            not_joined.cancel()
             await self.children.end_others(set())
         return 0
+
+    def _not_joined(self) -> None:
+        """The head was lost before it could say anything."""
+        if not self._joined and self._end_peer is not None and not self._end_peer.done():
+            self._end_peer.set_result(None)
 
     async def _run_script(self) -> tuple[int, dict[str, float]]:
         """(wait status, usage) of the batch script and of what it left behind, which is gone on return."""
@@ -293,6 +305,7 @@ class StepDaemon:
         op = request.get("op")
         answer: dict[str, Any] = {"ok": True}
         if op == "join" and self._end_peer is not None:
+            self._joined = True
             await frames.send(writer, frames.encode_json(b"k", answer))
             asked = await frames.read_frame(reader)            # "end", or the head is gone
             if not self._end_peer.done():

@@ -225,7 +225,14 @@ class LocalEngine:
         if run not in self._runs:
             self._put(Event("finished", run, time.time(), data={"reason": "NotStarted"}))
             return
-        await self._order(run, "terminate", cause=cause, grace_s=grace_s, signal_first=signal_first, uid=uid)
+        answer = await self._order(
+            run, "terminate", cause=cause, grace_s=grace_s, signal_first=signal_first, uid=uid)
+        if answer is None and run in self._runs:
+            self._read(run)                   # a daemon that is gone has said why, or its spawner does; else it hangs
+            record = self._runs.get(run)
+            if record is not None and record.finished_sequence is None:
+                with contextlib.suppress(SpawnerError):
+                    await self._link.request("kill", run=spool.run_name(run))
 
     async def suspend(self, run: RunId) -> None:
         await self._order(run, "suspend")
