@@ -32,15 +32,16 @@ def make_site(commands: Path) -> Iterator[MakeSite]:
     """``make_site(engine="simulated", conf="", conf_file=None, options=(), env={}, enforce=False)``: a started Site.
 
     ``conf`` is added to slurm.conf; ``conf_file`` replaces it. Without ``enforce`` users need no associations. All
-    sites are stopped with the test, and nothing is left of them.
+    sites are stopped with the test, and nothing is left of them. ``started=False`` leaves the start to the test.
     """
     sites: list[Site] = []
 
     def make(engine: str = "simulated", conf: str = "", conf_file: Path | None = None, options: Sequence[str] = (),
-             env: Mapping[str, str] | None = None, enforce: bool = False) -> Site:
+             env: Mapping[str, str] | None = None, enforce: bool = False, started: bool = True) -> Site:
         site = Site(engine, conf, conf_file, options, env or {}, enforce)
         sites.append(site)
-        site.up()
+        if started:
+            site.up()
         return site
 
     yield make
