@@ -8,24 +8,24 @@ from slurmbridge.runtime.binding import bound_gpus
 from slurmbridge.runtime.environment import StepFacts
 from slurmbridge.runtime.gauges import gather_interval_s
 from slurmbridge.runtime.stepoptions import StepOptions
-from slurmbridge.runtime.stepplan import StepPlan, StepShare
+from slurmbridge.runtime.steptypes import StepPlan, StepShare
 
 if TYPE_CHECKING:
-    from slurmbridge.runtime.srun import SrunSession
+    from slurmbridge.runtime.step import RunningStep
 
 _LEVELS = {"block": "Block", "cyclic": "Cyclic", "fcyclic": "FCyclic"}
 
 
-def node_requests(session: SrunSession, step: StepOptions, plan: StepPlan, argvs: list[list[str]],
+def node_requests(running: RunningStep, step: StepOptions, plan: StepPlan, argvs: list[list[str]],
                   names: stepfiles.Names) -> list[dict[str, Any]]:
     """One ``L`` frame's object a node of the step."""
-    opts, order = step.opts, session.order
+    opts, order = step.opts, running.order
     facts = StepFacts(
-        step_id=session.step_id, nodes=tuple(share.name for share in plan.shares),
+        step_id=running.step_id, nodes=tuple(share.name for share in plan.shares),
         counts=tuple(len(share.tasks) for share in plan.shares),
-        owns_allocation=session.owns_allocation, preserve=bool(opts["preserve_env"]))
-    own = {name: value for name, value in session.env.items() if not name.startswith("SLURM_RLIMIT_")}
-    own |= stepenv.option_variables(opts, step.request, session.own_umask)
+        owns_allocation=running.call.owns_allocation, preserve=bool(opts["preserve_env"]))
+    own = {name: value for name, value in running.call.env.items() if not name.startswith("SLURM_RLIMIT_")}
+    own |= stepenv.option_variables(opts, step.request, running.call.own_umask)
     shared = environment.step_environment(order, environment.export_filter(own, opts["export"]), facts)
     append = opts["open_mode"] == "append" or (
         opts["open_mode"] is None and order.settings.get("JobFileAppend", "0") == "1")
@@ -34,28 +34,28 @@ def node_requests(session: SrunSession, step: StepOptions, plan: StepPlan, argvs
         node = order.nodes[share.node_index]
         per_node = environment.step_node_variables(node, share.cpus, index, share.tasks, share_gpus(share))
         requests.append({
-            "credential": order.credential, "step": session.step_name, "node": share.name, "first_node": index == 0,
-            "cwd": opts["chdir"], "umask": session.umask, "append": append, "unbuffered": bool(opts["unbuffered"]),
-            "rlimits": propagated_limits(opts["propagate"], session.request.get("rlimits") or {}, order.settings),
+            "credential": order.credential, "step": running.step_name, "node": share.name, "first_node": index == 0,
+            "cwd": opts["chdir"], "umask": running.call.umask, "append": append, "unbuffered": bool(opts["unbuffered"]),
+            "rlimits": propagated_limits(opts["propagate"], running.call.request.get("rlimits") or {}, order.settings),
             "gather_s": gather_interval_s(opts["acctg_freq"] or order.settings.get("JobAcctGatherFrequency")),
             "env": {**shared, **per_node}, "prologs": hooks("Prolog", opts["task_prolog"], order.settings),
             "epilogs": hooks("Epilog", opts["task_epilog"], order.settings),
-            "tasks": [_task(session, share, index, local, rank, argvs[rank], names, shared)
+            "tasks": [_task(running, share, index, local, rank, argvs[rank], names, shared)
                       for local, rank in enumerate(share.tasks)],
         })
     return requests
 
 
-def _task(session: SrunSession, share: StepShare, index: int, local: int, rank: int, argv: list[str],
+def _task(running: RunningStep, share: StepShare, index: int, local: int, rank: int, argv: list[str],
           names: stepfiles.Names, shared: dict[str, str]) -> dict[str, Any]:
-    gpus = bound_gpus(session.opts["tres_bind"], share_gpus(share), local)
+    gpus = bound_gpus(running.opts["tres_bind"], share_gpus(share), local)
     variables = environment.task_variables(rank, local, gpus)
     if local == 0 and "TMPDIR" not in shared:
         variables["TMPDIR"] = "/tmp"
-    streams = {word: stepfiles.stream_of(session.files[number], names, share.name, index, rank)
+    streams = {word: stepfiles.stream_of(running.files[number], names, share.name, index, rank)
                for number, word in enumerate(("stdin", "stdout", "stderr"))}
     return {"rank": rank, "local": local, "argv": argv, "env": variables,
-            "pty": session.opts["pty"] is not None and rank == 0, **streams}
+            "pty": running.opts["pty"] is not None and rank == 0, **streams}
 
 
 def hooks(which: str, own: str | None, settings: dict[str, str]) -> list[str]:
@@ -82,7 +82,7 @@ def propagated_limits(propagate: str | None, limits: dict[str, list[int]], setti
             if name in names or (everything and (propagate or name not in excepted))}
 
 
-def step_record(session: SrunSession, step: StepOptions, plan: StepPlan, started_s: float) -> dict[str, Any]:
+def step_record(running: RunningStep, step: StepOptions, plan: StepPlan, started_s: float) -> dict[str, Any]:
     """The fields of views.records.StepRecord of a step that begins."""
     opts = step.opts
     tres = {"cpu": sum(share.cpus for share in plan.shares), "mem": sum(share.mem_mb for share in plan.shares),
@@ -92,10 +92,10 @@ def step_record(session: SrunSession, step: StepOptions, plan: StepPlan, started
             for key in {f"gres/{name.partition(':')[0]}", f"gres/{name}"}:
                 tres[key] = tres.get(key, 0) + len(devices)
     return {
-        "step_id": session.step_id, "name": step.name, "start_s": started_s,
+        "step_id": running.step_id, "name": step.name, "start_s": started_s,
         "nodes": [share.name for share in plan.shares], "num_tasks": plan.num_tasks, "cpus": tres["cpu"],
         "layout": layout_name(step), "tres": tres,
-        "submit_line": " ".join(["srun", *map(str, session.request.get("argv", ()))]),
+        "submit_line": " ".join(["srun", *map(str, running.call.request.get("argv", ()))]),
         "command": " ".join(step.argv), "cwd": opts["chdir"], "std_in": opts["input"] or "",
         "std_out": opts["output"] or "", "std_err": opts["error"] or "", "container": opts["container"] or "",
         "time_limit_min": opts["time_limit"],

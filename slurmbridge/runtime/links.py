@@ -6,10 +6,10 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from slurmbridge.runtime import addresses, frames
-from slurmbridge.runtime.stepplan import StepShare
+from slurmbridge.runtime.steptypes import StepShare
 
 if TYPE_CHECKING:
-    from slurmbridge.runtime.srun import SrunSession
+    from slurmbridge.runtime.step import RunningStep
 
 OPEN, CLOSED = range(2)
 
@@ -17,8 +17,8 @@ OPEN, CLOSED = range(2)
 class KeeperLink:
     """``ready`` is resolved once the node's tasks were started, or never will be."""
 
-    def __init__(self, session: SrunSession, share: StepShare, request: dict[str, Any]) -> None:
-        self.session, self.share, self._request = session, share, request
+    def __init__(self, step: RunningStep, share: StepShare, request: dict[str, Any]) -> None:
+        self.step, self.share, self._request = step, share, request
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.unconsumed = 0                   # bytes of standard input under way, counted for each task
         self._writer: asyncio.StreamWriter | None = None
@@ -28,7 +28,7 @@ class KeeperLink:
 
     async def run(self) -> None:
         """Until the keeper has ended everything of the step on its node, or is lost."""
-        node = self.session.order.nodes[self.share.node_index]
+        node = self.step.order.nodes[self.share.node_index]
         writer = None
         try:
             reader, writer = await addresses.connect(node.address)
@@ -51,7 +51,7 @@ class KeeperLink:
 
     def _lost(self) -> None:
         if self._left:
-            self.session.keeper_lost(self.share.name, sorted(self._left))
+            self.step.keeper_lost(self.share.name, sorted(self._left))
             self._left.clear()
 
     async def _take(self, kind: bytes, payload: bytes, writer: asyncio.StreamWriter) -> bool:
@@ -60,7 +60,7 @@ class KeeperLink:
             rank, stream = frames.RANK_STREAM.unpack_from(payload)
             data = payload[frames.RANK_STREAM.size:]
             if data:
-                await self.session.output(-1 if rank == frames.ALL_TASKS else rank, stream, data)
+                await self.step.output(-1 if rank == frames.ALL_TASKS else rank, stream, data)
             return False
         event = frames.decode_json(payload)
         name = event.get("event")
@@ -70,18 +70,18 @@ class KeeperLink:
                 writer.write(frame)
             self._waiting.clear()
         elif name == "started":
-            self.session.tasks_started([int(rank) for rank in event["pids"]])
+            self.step.tasks_started([int(rank) for rank in event["pids"]])
             self._set_ready()
         elif name == "exited":
             ranks = [int(rank) for rank in event["ranks"]]
             self._left -= set(ranks)
-            self.session.tasks_ended(self.share.name, ranks, int(event["status"]),
+            self.step.tasks_ended(self.share.name, ranks, int(event["status"]),
                                      {int(rank): usage for rank, usage in event["usage"].items()})
         elif name == "consumed":
             self.unconsumed -= int(event["bytes"])
-            self.session.stdin_backlog()
+            self.step.stdin_backlog()
         elif name == "failed":
-            self.session.launch_failed(sorted(self._left), str(event["message"]))
+            self.step.launch_failed(sorted(self._left), str(event["message"]))
             self._left.clear()
         elif name == "gone":
             self._lost()
@@ -109,4 +109,4 @@ class KeeperLink:
         rank = frames.ALL_TASKS if only_task is None else only_task
         self.unconsumed += len(data) * len(readers)
         self._send(frames.encode(b"n", frames.RANK.pack(rank) + data))
-        self.session.stdin_backlog()
+        self.step.stdin_backlog()

@@ -8,13 +8,14 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from slurmbridge.runtime import frames, hostlists, processes, stepplan
+from slurmbridge.runtime import frames, hostlists, processes, stepplan, steptypes
 from slurmbridge.runtime.keeper import StepKeeper
-from slurmbridge.runtime.stepplan import NodeUse, StepPlan, StepRefused, StepRequest
+from slurmbridge.runtime.steptypes import NodeUse, StepPlan, StepRefused, StepRequest
 
 if TYPE_CHECKING:
     from slurmbridge.runtime.daemon import StepDaemon
     from slurmbridge.runtime.srun import SrunSession
+    from slurmbridge.runtime.step import RunningStep
 
 
 class Sessions:
@@ -23,7 +24,7 @@ class Sessions:
     def __init__(self, daemon: StepDaemon) -> None:
         self.daemon = daemon
         self.nodes = [NodeUse(node.name, node.cpus, node.mem_mb, dict(node.gres)) for node in daemon.order.nodes]
-        self.running: dict[str, SrunSession] = {}         # step id -> its srun
+        self.running: dict[str, RunningStep] = {}         # by step number
         self.sessions: set[SrunSession] = set()
         self.ever_attached = False
         self._keepers: set[int] = set()
@@ -49,14 +50,14 @@ class Sessions:
         except StepRefused as refused:
             self._next_step += refused.takes_number
             raise
-        stepplan.occupy(self.nodes, plan)
+        steptypes.occupy(self.nodes, plan)
         self._next_node = plan.next_node
         step_id = str(self._next_step)
         self._next_step += 1
         return step_id, plan
 
     def release(self, plan: StepPlan) -> None:
-        stepplan.occupy(self.nodes, plan, -1)
+        steptypes.occupy(self.nodes, plan, -1)
         self._freed.set()
         self._freed = asyncio.Event()
 
@@ -67,14 +68,14 @@ class Sessions:
     # ---- everything that runs ---------------------------------------------------------------------------------------
 
     def signal_all(self, number: int) -> None:
-        for session in list(self.running.values()):
-            session.order_keepers({"op": "signal", "signal": number})
+        for step in list(self.running.values()):
+            step.order_keepers({"op": "signal", "signal": number})
 
     def signal_step(self, step_id: str, number: int) -> bool:
-        session = self.running.get(step_id)
-        if session is None:
+        step = self.running.get(step_id)
+        if step is None:
             return False
-        session.signal_by_request(number)
+        step.signal_by_request(number)
         return True
 
     def announce_end(self, cause_text: str) -> None:

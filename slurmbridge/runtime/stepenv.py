@@ -1,7 +1,7 @@
 """What srun's own options put into the environment of its step (srun(1), OUTPUT ENVIRONMENT VARIABLES)."""
 from __future__ import annotations
 
-from slurmbridge.runtime.stepplan import StepRequest
+from slurmbridge.runtime.steptypes import StepRequest
 from slurmbridge.slurm import bindings
 from slurmbridge.slurm.option_values import OptionSet
 

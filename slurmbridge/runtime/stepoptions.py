@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from slurmbridge.runtime.layout import Distribution
 from slurmbridge.runtime.order import RunOrder
-from slurmbridge.runtime.stepplan import StepRequest
+from slurmbridge.runtime.steptypes import StepRequest
 from slurmbridge.slurm import hostlist, tres
 from slurmbridge.slurm.asking import run
 from slurmbridge.slurm.option_values import Caller, ClientExit, Log, OptionSet
@@ -125,8 +125,8 @@ def _request(opts: OptionSet, order: RunOrder, log: Log, owns_allocation: bool) 
         mem_per_node_mb=mem_per_node or None, node_list=listed, exclude=excluded, relative=opts["relative"],
         feature=opts["constraint"] or "", distribution=_distribution(opts, num_tasks, whole_memory),
         whole_memory=whole_memory,
-        ntasks_per_node=opts["ntasks_per_node"] or 0, gres_per_node=_gres_per_node(opts),
-        gres_per_step=_gpu_counts(opts["gpus"]),
+        ntasks_per_node=opts["ntasks_per_node"] or 0, cpus_per_gpu=opts["cpus_per_gpu"] or 0,
+        gres_per_node=_gres_per_node(opts), gres_per_step=_gpu_counts(opts["gpus"]),
         gres_per_task=_gpus_per_task(opts), job_mem_per_node=order.mem_per_node_mb is not None,
         max_tasks_per_node=int(order.settings.get("MaxTasksPerNode", "512") or 512))
 

@@ -7,7 +7,8 @@ from slurmbridge.runtime.binding import bound_gpus
 from slurmbridge.runtime.layout import Distribution, LayoutError, lay_out, lay_out_arbitrary, task_capacity
 from slurmbridge.runtime.layout import tasks_per_node_text as text
 from slurmbridge.runtime.multiprog import MultiProgError, programs
-from slurmbridge.runtime.stepplan import NodeUse, StepRefused, StepRequest, occupy, plan
+from slurmbridge.runtime.stepplan import plan
+from slurmbridge.runtime.steptypes import NodeUse, StepRefused, StepRequest, occupy
 from slurmbridge.slurm import errors
 
 BUSY, TOO_MANY = errors.ESLURM_NODES_BUSY, errors.ESLURM_TOO_MANY_REQUESTED_CPUS

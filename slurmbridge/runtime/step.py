@@ -1,0 +1,305 @@
+"""A step that runs: its keepers on the nodes, what its tasks say and read, how it ends. Srun's side is srun.py."""
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from slurmbridge.runtime import helpers, launch, stepfiles
+from slurmbridge.runtime.client import RAW, START, Client
+from slurmbridge.runtime.keeper import open_output
+from slurmbridge.runtime.links import KeeperLink
+from slurmbridge.runtime.multiprog import programs
+from slurmbridge.runtime.outcome import TaskStates, exit_message, worse
+from slurmbridge.runtime.stdin import StdinSource
+from slurmbridge.runtime.stepoptions import StepOptions
+from slurmbridge.runtime.steptypes import StepPlan
+
+if TYPE_CHECKING:
+    from slurmbridge.runtime.daemon import StepDaemon
+
+STEP_ABORT_S = 2
+"""Seconds besides KillWait that srun announces for the end of a step."""
+KILL_DELAY_S = 0.05
+"""Between a task's bad exit and the end of the others (-K): those that just begin get to say something."""
+ABORTED_STATUS = signal.SIGKILL.value
+
+
+class CannotStart(Exception):
+    """The step ends before its tasks begin; srun has said why."""
+
+
+@dataclass(slots=True)
+class SrunCall:
+    """What srun was called with and in. ``own_umask`` is its own, ``umask`` the one its tasks get."""
+
+    request: dict[str, Any]
+    env: dict[str, str]
+    cwd: str
+    umask: int
+    own_umask: int
+    step: StepOptions
+    owns_allocation: bool
+    programs_text: str | None                 # of --multi-prog
+
+
+class RunningStep:
+    """One step with its number and its plan. ``run`` starts it and returns when nothing of it is left."""
+
+    def __init__(self, daemon: StepDaemon, client: Client, call: SrunCall, step_id: str, plan: StepPlan) -> None:
+        self.daemon, self.client, self.call, self.step_id, self.plan = daemon, client, call, step_id, plan
+        self.order = daemon.order
+        self.opts = call.step.opts
+        self.status: int | None = None
+        self.links: list[KeeperLink] = []
+        self.files: dict[int, stepfiles.Target] = {}
+        self.states = TaskStates(plan.num_tasks)
+        self.client_gone = False
+        self.cancelled = False                # srun itself ended the step: its tasks' deaths are not told
+        self._aborting = False
+        self._told_abort = False
+        self._task_signal = False
+        self._killing = False
+        self._timers: list[asyncio.TimerHandle] = []
+        self._files: dict[int, int] = {}      # stream -> descriptor of srun's own output file
+        self._stdin: StdinSource | None = None
+        self._usage: dict[int, dict[str, float]] = {}
+        self.label_width = len(str(plan.num_tasks - 1)) if self.opts["label"] else 0
+
+    @property
+    def step_name(self) -> str:
+        return f"{self.order.job_id}.{self.step_id}"
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Raises CannotStart."""
+        try:
+            await self._run()
+        finally:
+            for timer in self._timers:
+                timer.cancel()
+            for fd in set(self._files.values()):
+                os.close(fd)
+            if self._stdin is not None:
+                self._stdin.close()
+
+    async def _run(self) -> None:
+        step, plan = self.call.step, self.plan
+        num_tasks = plan.num_tasks
+        argvs = programs_of(self.call.programs_text, step.argv, num_tasks)
+        self.files = {
+            0: stepfiles.target(self.opts["input"], num_tasks), 1: stepfiles.target(self.opts["output"], num_tasks),
+            2: stepfiles.target(self.opts["error"] or self.opts["output"], num_tasks)}
+        names = stepfiles.Names(self.order, self.step_id, self.call.env, self.opts["chdir"])
+        self._open_files(stepfiles.Names(self.order, self.step_id, self.call.env, self.call.cwd))
+        started_s = time.time()
+        self._tell_start(step, plan, started_s)
+        requests = launch.node_requests(self, step, plan, argvs, names)
+        self.links = [KeeperLink(self, share, request) for share, request in zip(plan.shares, requests)]
+        self._arm_timers()
+        await self._run_hook("prolog")
+        runs = [asyncio.create_task(link.run()) for link in self.links]
+        if self.client_gone:
+            self.abort()
+        await asyncio.gather(*(link.ready for link in self.links))
+        self._start_stdin()
+        await asyncio.gather(*runs)
+        if self._aborting and not self.states.left and not self._told_abort:
+            self.client.say("Job step aborted")
+        if self._task_signal and not self._aborting:
+            self.client.say(f"Force Terminated StepId={self.step_name}")
+        await self._run_hook("epilog")
+        self.daemon.tell("step_ended", step_id=self.step_id, exit_status=self.status or 0,
+                         usage=launch.total_usage(self._usage, plan))
+
+    def _open_files(self, names: stepfiles.Names) -> None:
+        """srun's own output files, with its umask and its directory."""
+        append = self.opts["open_mode"] == "append" or (
+            self.opts["open_mode"] is None and self.order.settings.get("JobFileAppend", "0") == "1")
+        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | (0 if append else os.O_TRUNC)
+        opened: dict[str, int] = {}
+        for stream, word in ((1, "stdout"), (2, "stderr")):
+            where = self.files[stream]
+            if where.kind != "file":
+                continue
+            path = names.file(where.pattern)
+            try:
+                if path not in opened:
+                    opened[path] = open_output(path, flags, self.call.own_umask)
+            except OSError as error:
+                self.client.say(f"error: Could not open {word} file: {error.strerror}")
+                raise CannotStart from None
+            self._files[stream] = opened[path]
+        where = self.files[0]
+        if where.kind == "file":
+            try:
+                self._stdin = StdinSource(os.open(names.file(where.pattern), os.O_RDONLY | os.O_NONBLOCK), self._feed)
+            except OSError as error:
+                self.client.say(f"error: Could not open stdin file: {error.strerror}")
+                raise CannotStart from None
+
+    def _tell_start(self, step: StepOptions, plan: StepPlan, started_s: float) -> None:
+        self.daemon.tell("step_started", **launch.step_record(self, step, plan, started_s))
+
+    def _arm_timers(self) -> None:
+        loop = asyncio.get_running_loop()
+        minutes = self.opts["time_limit"]
+        if minutes and minutes < 0xFFFFFFFE:
+            self._timers.append(loop.call_later(minutes * 60, self._time_limit))
+
+    def _time_limit(self) -> None:
+        self.end_step("DUE TO TIME LIMIT")
+        self._tell_abort()
+
+    async def _run_hook(self, which: str) -> None:
+        """--prolog and --epilog run where srun runs, before and after the step."""
+        command = self.opts[which]
+        if not command or command.lower() == "none" or self.client_gone:
+            return
+        _, out, err = await helpers.capture(self.daemon.children, [command, *self.opts.argv], self.call.env,
+                                            self.call.cwd, umask=self.call.own_umask)
+        await self.client.write(b"O", out)
+        await self.client.write(b"E", err)
+
+    # ---- what the keepers say ---------------------------------------------------------------------------------------
+
+    async def output(self, rank: int, stream: int, data: bytes) -> None:
+        """A piece of a task's output (or, with ALL_TASKS, a line of a step daemon's)."""
+        if rank >= 0 and self.label_width:
+            data = stepfiles.label(data, rank, self.label_width)
+        fd = self._files.get(stream) if rank >= 0 else self._files.get(2)
+        if fd is not None:
+            try:
+                stepfiles.write_all(fd, data)
+            except OSError as error:
+                self.client.say(f"error: write to output file: {error.strerror}")
+        else:
+            await self.client.write(b"O" if stream == 1 else b"E", data)
+
+    def tasks_started(self, ranks: list[int]) -> None:
+        self.states.started(ranks)
+
+    def tasks_ended(self, node: str, ranks: list[int], status: int, usage: dict[int, dict[str, float]]) -> None:
+        first = len(self.states.left) == self._total
+        self.states.ended(ranks, status)
+        self._usage.update(usage)
+        self.status = worse(self.status, status)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGTERM, signal.SIGKILL):
+            self._task_signal = True
+        message = exit_message(node, ranks, status)
+        if message is not None and not (self.cancelled and os.WIFSIGNALED(status)):
+            self.client.say(f"error: {message}")
+        if not self.states.left:
+            return
+        if status != 0 and self._kills_on_bad_exit() and not self._killing:
+            self._killing = True
+            self.client.say(f"Terminating StepId={self.step_name}")
+            self._timers.append(asyncio.get_running_loop().call_later(KILL_DELAY_S, self._end_after_failure))
+        if first:
+            self._arm_wait()
+
+    def _end_after_failure(self) -> None:
+        self.end_step("DUE TO TASK FAILURE")
+        self._tell_abort()
+
+    @property
+    def _total(self) -> int:
+        return sum(len(link.share.tasks) for link in self.links)
+
+    def _kills_on_bad_exit(self) -> bool:
+        chosen = self.opts["kill_on_bad_exit"]
+        return bool(int(self.order.settings.get("KillOnBadExit", "0") or 0) if chosen is None else chosen)
+
+    def _arm_wait(self) -> None:
+        """-W: after the first task's end the others have so long."""
+        chosen = self.opts["max_wait"]
+        seconds = int(self.order.settings.get("WaitTime", "0").split()[0] or 0) if chosen is None else chosen
+        if seconds:
+            self._timers.append(asyncio.get_running_loop().call_later(seconds, self._waited, seconds))
+
+    def _waited(self, seconds: int) -> None:
+        self.client.say(f"First task exited {seconds}s ago")
+        for line in self.states.report(self.step_name):
+            self.client.say(line)
+        self.client.say(f"Terminating StepId={self.step_name}")
+        self.order_keepers({"op": "signal", "signal": signal.SIGKILL, "message": "DUE to SIGNAL Killed"})
+        self._tell_abort()
+
+    def keeper_lost(self, node: str, ranks: list[int]) -> None:
+        self.client.say(f"error: Node failure on {node}")
+        self.tasks_ended(node, ranks, ABORTED_STATUS, {})
+
+    def launch_failed(self, ranks: list[int], message: str) -> None:
+        for rank in ranks:
+            self.client.say(f"error: task {rank} launch failed: {message}")
+        self.states.ended(ranks, 1 << 8)
+        self.status = worse(self.status, 1 << 8)
+
+    # ---- ending it --------------------------------------------------------------------------------------------------
+
+    def order_keepers(self, order: dict[str, Any]) -> None:
+        for link in self.links:
+            link.order(order)
+
+    def end_step(self, cause_text: str) -> None:
+        """SIGCONT, SIGTERM, KillWait, SIGKILL, with slurmstepd's line."""
+        self.order_keepers({"op": "end", "message": cause_text, "grace_s": self.order.kill_wait_s})
+
+    def job_ends(self, cause_text: str) -> None:
+        if self.links:
+            self.order_keepers({"op": "signal", "signal": 0, "message": cause_text})
+            self._tell_abort()
+
+    def signal_by_request(self, number: int) -> None:
+        """scancel of this step."""
+        text = f"DUE to SIGNAL {signal.strsignal(number)}" if number in (signal.SIGTERM, signal.SIGKILL) else ""
+        self.order_keepers({"op": "signal", "signal": number, "message": text})
+        if number == signal.SIGKILL:
+            self._tell_abort()
+
+    def _tell_abort(self) -> None:
+        """srun's announcement that the step is being ended."""
+        self._aborting = True
+        if not self._told_abort and self.states.left:
+            self._told_abort = True
+            seconds = int(self.order.kill_wait_s) + STEP_ABORT_S
+            self.client.say(f"Job step aborted: Waiting up to {seconds} seconds for job step to finish.")
+
+    def abort(self) -> None:
+        self.cancelled = True
+        self.order_keepers({"op": "signal", "signal": signal.SIGKILL, "message": "DUE to SIGNAL Killed"})
+        if self.links:
+            self._tell_abort()
+
+    # ---- standard input ---------------------------------------------------------------------------------------------
+
+    def _start_stdin(self) -> None:
+        where = self.files[0]
+        if self._stdin is not None:
+            self._stdin.start()
+        elif where.kind in ("all", "one") and not self.client_gone:
+            self._stdin = StdinSource(None, self._feed, self.client)
+            self.client.write_soon(b"I", RAW if self.opts["pty"] is not None else START)
+
+    def _feed(self, data: bytes) -> None:
+        where = self.files[0]
+        for link in self.links:
+            link.feed(data, where.task if where.kind == "one" else None)
+
+    def input_from_client(self, data: bytes) -> None:
+        if self._stdin is not None:
+            self._stdin.received(data)
+
+    def stdin_backlog(self) -> None:
+        """Called when a keeper has passed input on."""
+        if self._stdin is not None:
+            self._stdin.backlog(max((link.unconsumed for link in self.links), default=0))
+
+
+def programs_of(multi_prog: str | None, argv: list[str], num_tasks: int) -> list[list[str]]:
+    """Every task's argument vector."""
+    return [argv] * num_tasks if multi_prog is None else programs(argv[0], multi_prog, num_tasks, argv[1:])
