@@ -32,7 +32,7 @@ from slurmbridge.slurm.conf import ConfError, read_conf
 from slurmbridge.slurm.settings import SlurmConf
 
 log = logging.getLogger("slurmbridge")
-START_TIMEOUT_S = 60.0
+LAST_WORDS_S = 0.1
 
 
 class StartError(Exception):
@@ -163,6 +163,7 @@ async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only
     log.info("serving %s", options.address)
     ready(options.address)
     await controller.stopped.wait()
+    await asyncio.sleep(LAST_WORDS_S)         # replies that are under way, refusals of a failed ledger among them
     await server.close()
     with contextlib.suppress(OSError):
         options.pid_path.unlink()

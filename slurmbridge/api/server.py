@@ -221,7 +221,7 @@ class CommandServer:
         for name in COMMANDS:
             try:
                 self._commands[name] = importlib.import_module(f"slurmbridge.commands.{name}").run
-            except ImportError:
+            except Exception:
                 log.exception("command %s", name)
 
     async def listen(self, path: str) -> None:
