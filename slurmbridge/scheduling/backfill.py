@@ -209,7 +209,7 @@ class _Backfill:
             if not counted:
                 self.tested += 1
                 counted = True
-            if not self.future.may_fit(question, left, later_s):
+            if not self.future.may_fit(question, left, later_s or 2 * FOREVER_S):
                 if job.now_only or not later_s:
                     return "", counted
                 continue

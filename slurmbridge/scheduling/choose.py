@@ -84,17 +84,23 @@ def _retry(start: Callable[[bool, int], Walk], rule: Rule | None, question: Ques
         if rule(walk, mask) if rule is not None else PlainRuns(walk, mask).choose(walk):
             return walk
     known: PlainRuns | None = None
+    left = int(mask.sum())
     for position in removable[:-1]:
-        if int(mask.sum()) <= min_nodes or not _may_suffice(question, fit, mask, most):
+        if left <= min_nodes:
             return None
         mask[position] = False
+        left -= 1
+        if known is not None and known.repeats and not known.used[position]:
+            continue
+        if not _may_suffice(question, fit, mask, most):
+            return None
         walk = start(False, most)
         if rule is not None:
             done = rule(walk, mask)
         else:
             if known is None:
                 known = PlainRuns(walk, mask)
-            known.drop(position)
+            known.keep(mask)
             done = known.choose(walk)
         if done:
             return walk

@@ -1,14 +1,15 @@
 """From when on each node could serve a job, as running jobs end: a lower bound that spares the backfill pass tests.
 
 A node changes only when one of its jobs ends. The states of all nodes after each such end are rows of one table, made
-once per pass; a binary search over each node's rows, all nodes at once, finds the first in which a job fits. Whole-node
-holders, owners, per-partition counts and what the pass starts are left out: they only make it later.
+once per pass; a binary search over each node's rows, all nodes at once, finds the first in which it is of use: with so
+many CPUs that the job could get enough from the nodes it may have at most. Whole-node holders, owners, per-partition
+counts and what the pass starts are left out: they only make it later.
 """
 from __future__ import annotations
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import FOREVER_S, NO_USER, BoolArray, ClusterColumns, Counts, IntArray
+from slurmbridge.scheduling.columns import FOREVER_S, NO_USER, ClusterColumns, Counts, IntArray
 from slurmbridge.scheduling.demand import Question
 from slurmbridge.scheduling.fit import fit
 from slurmbridge.scheduling.select import shareable
@@ -65,7 +66,7 @@ class Earliest:
     def of(self, question: Question) -> IntArray:
         """Per node: epoch seconds from which the job may fit there (0: now; NEVER_S: not at all)."""
         key = (id(question.demand), question.features, question.whole, question.partition.name, question.min_cpus,
-               question.num_tasks, question.job_min_nodes)
+               question.num_tasks, question.job_min_nodes, question.max_nodes)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._search(question)
@@ -76,23 +77,23 @@ class Earliest:
         members = self.columns.partition_nodes[question.partition.name] & self.columns.up
         nodes: IntArray = np.flatnonzero(members & demand.feature_nodes(self.columns, question.features)[0])
         from_s = np.full(len(self.columns), NEVER_S, dtype=np.int64)
-        nodes = nodes[self._fits(question, nodes, self.last[nodes])]
-        now = self._fits(question, nodes, np.zeros(len(nodes), dtype=np.int64))
+        most = self._cpus(question, nodes, self.last[nodes])
+        least = max(1, question.min_cpus - (question.max_nodes - 1) * int(most.max(initial=0)))
+        nodes = nodes[most >= least]
+        now = self._cpus(question, nodes, np.zeros(len(nodes), dtype=np.int64)) >= least
         from_s[nodes[now]] = 0
         nodes = nodes[~now]
         low, high = np.zeros(len(nodes), dtype=np.int64), self.last[nodes]
         while (open_ := high - low > 1).any():
             middle = (low + high) // 2
-            fits = self._fits(question, nodes[open_], middle[open_])
+            fits = self._cpus(question, nodes[open_], middle[open_]) >= least
             high[open_] = np.where(fits, middle[open_], high[open_])
             low[open_] = np.where(fits, low[open_], middle[open_])
         from_s[nodes] = self.end_s[self.base[nodes] + high]
         return from_s
 
-    def _fits(self, question: Question, nodes: IntArray, state: IntArray) -> BoolArray:
-        """Whether the job fits on each of the nodes in the given state of each."""
-        if not len(nodes):
-            return np.zeros(0, dtype=np.bool_)
+    def _cpus(self, question: Question, nodes: IntArray, state: IntArray) -> IntArray:
+        """CPUs that the job could use on each of the nodes in the given state of each (0: it does not fit)."""
         rows, count = self.base[nodes] + state, len(self.columns)
 
         def column(table: IntArray) -> IntArray:
@@ -108,8 +109,7 @@ class Earliest:
         usable = shareable(question, mask, counts, ignore_required=True)
         assert usable is not None
         at = np.flatnonzero(usable)
-        made = fit(question, counts, at, ever=False)
-        mask[:] = False
-        mask[at[made.cpus > 0]] = True
-        fits: BoolArray = mask[nodes]
-        return fits
+        cpus = np.zeros(count, dtype=np.int64)
+        cpus[at] = fit(question, counts, at, ever=False).cpus
+        given: IntArray = cpus[nodes]
+        return given

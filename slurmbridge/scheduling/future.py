@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from slurmbridge.scheduling.columns import (
-    FOREVER_S,
     BoolArray,
     ClusterColumns,
     Counts,
@@ -50,7 +49,7 @@ class Future:
         self.starts: list[RunningJob] = []
         self._entries: dict[int, _Entry] = {}
         self._earliest: Earliest | None = None
-        self._able: dict[tuple[object, ...], int] = {}
+        self._able: dict[tuple[int, int], int] = {}
         self._build(list(state.running.values()))
 
     def _build(self, jobs: list[RunningJob]) -> None:
@@ -116,18 +115,21 @@ class Future:
         return made.subset(np.flatnonzero(nodes[made.nodes]))
 
     def may_fit(self, question: Question, nodes: int, until_s: int) -> bool:
-        """False: too few of the nodes could serve the job even once all jobs that end by ``until_s`` (0: ever) are
-        gone, so that no test is needed."""
+        """False: too few of the nodes could serve the job once all jobs that end by ``until_s`` are gone, so that no
+        test is needed."""
         if any(f.count for f in question.features):
             return True
-        key = (id(question.demand), question.features, question.whole, question.partition.name, until_s)
-        able = self._able.get(key)
+        if self._earliest is None:
+            self._earliest = Earliest(self.columns, self.state.use, self.end_s, self.shares, self.cells, self.devices)
+        from_s = self._earliest.of(question)
+        able = self._able.get((id(from_s), until_s))
         if able is None:
-            if self._earliest is None:
-                self._earliest = Earliest(self.columns, self.state.use, self.end_s, self.shares, self.cells,
-                                          self.devices)
-            able = self._able[key] = bits(self._earliest.of(question) <= (until_s or 2 * FOREVER_S))
+            able = self._able[id(from_s), until_s] = bits(from_s <= until_s)
         return (able & nodes).bit_count() >= question.min_nodes
+
+    def ended_by(self, until_s: int) -> bool:
+        """Whether any job should have ended by then."""
+        return bool(len(self.end_s)) and int(self.end_s[0]) <= until_s
 
     def _entry(self, until_s: int) -> _Entry:
         """The remembered counts of the time, with the jobs started since taken out of them."""

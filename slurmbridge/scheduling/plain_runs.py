@@ -1,7 +1,7 @@
 """Runs of consecutive nodes as arrays, for the usual job: none of its nodes is named and they need not be adjacent.
 
-The choice is that of ``runs``; arrays make it quick enough for the thousands of tests of a backfill pass, and a node
-can be taken out between attempts without building everything anew.
+The choice is that of ``runs``; arrays make it quick enough for the thousands of tests of a backfill pass. An attempt
+that took runs only because they had the most CPUs, none being enough, comes out the same without other nodes.
 """
 from __future__ import annotations
 
@@ -17,49 +17,45 @@ class PlainRuns:
     def __init__(self, walk: Walk, mask: BoolArray) -> None:
         at = np.flatnonzero(mask)
         self.given = walk.offer(at)
-        self.index: IntArray = np.flatnonzero(self.given.cpus > 0)     # into ``given``
-        self.at: IntArray = at[self.index]
-        self.node_cpus: IntArray = self.given.cpus[self.index]
-        weight = walk.weight[self.at]
-        cut = (np.diff(walk.fit.nodes[self.at]) != 1) | (np.diff(weight) != 0)
-        bounds = np.concatenate([[0], np.flatnonzero(cut) + 1, [len(self.at)]]) if len(self.at) else np.zeros(1, int)
+        self._numbers, self._weights = walk.fit.nodes, walk.weight
+        serving = np.flatnonzero(self.given.cpus > 0)
+        self._all_at, self._all_index = at[serving], serving
+        self.repeats = False
+        """The last attempt failed, and would fail again without any of the nodes that are not in ``used``."""
+        self.used: BoolArray = np.zeros(len(mask), dtype=np.bool_)
+        self._join(self._all_at, self._all_index)
+
+    def keep(self, mask: BoolArray) -> None:
+        """Goes on with fewer nodes."""
+        kept = mask[self._all_at]
+        self._join(self._all_at[kept], self._all_index[kept])
+
+    def _join(self, at: IntArray, index: IntArray) -> None:
+        """Makes the runs. ``index``: of the nodes in ``given``."""
+        self.at, self.index = at, index
+        self.node_cpus: IntArray = self.given.cpus[index]
+        weight = self._weights[at]
+        cut = (np.diff(self._numbers[at]) != 1) | (np.diff(weight) != 0)
+        bounds = np.concatenate([[0], np.flatnonzero(cut) + 1, [len(at)]]) if len(at) else np.zeros(1, dtype=np.int64)
         self.begin, self.end = bounds[:-1].astype(np.int64), bounds[1:].astype(np.int64)
         self.weight: IntArray = weight[self.begin]
-        self._sum = np.concatenate([[0], np.cumsum(self.node_cpus)])
-        self.cpus: IntArray = self._sum[self.end] - self._sum[self.begin]
-        self._devices = [np.concatenate([[0], np.cumsum(d[self.index])]) for d in self.given.devices]
-        self._sorted = np.sort(self.node_cpus)
-        self._most = self._best_sums()
-
-    def _best_sums(self) -> IntArray:
-        """CPUs of the k best nodes together."""
-        sums: IntArray = np.concatenate([[0], np.cumsum(self._sorted[::-1])])
-        return sums
-
-    def drop(self, position: int) -> None:
-        """Takes a node out: its run falls into what is before and what is after it."""
-        k = int(np.searchsorted(self.at, position))
-        if k >= len(self.at) or self.at[k] != position:
-            return
-        r = int(np.searchsorted(self.begin, k, side="right")) - 1
-        begin, end = int(self.begin[r]), int(self.end[r])
-        parts = [(b, e) for b, e in ((begin, k), (k + 1, end)) if b < e]
-        weight = self.weight[r]
-        self.begin = np.concatenate([self.begin[:r], [b for b, _ in parts], self.begin[r + 1:]]).astype(np.int64)
-        self.end = np.concatenate([self.end[:r], [e for _, e in parts], self.end[r + 1:]]).astype(np.int64)
-        self.weight = np.concatenate([self.weight[:r], [weight] * len(parts), self.weight[r + 1:]]).astype(np.int64)
-        self.cpus = self._sum[self.end] - self._sum[self.begin]
-        self._sorted = np.delete(self._sorted, int(np.searchsorted(self._sorted, self.node_cpus[k])))
-        self._most = self._best_sums()
+        sums = np.concatenate([[0], np.cumsum(self.node_cpus)])
+        self.cpus: IntArray = sums[self.end] - sums[self.begin]
+        self._devices = [np.concatenate([[0], np.cumsum(d[index])]) for d in self.given.devices]
+        self._most: IntArray = np.concatenate([[0], np.cumsum(np.sort(self.node_cpus)[::-1])])
 
     def choose(self, walk: Walk) -> bool:
         """Fills the job, best run first; False when the nodes do not come together."""
         weight = self.weight.astype(np.float64)
         count = self.end - self.begin
         left = len(weight)
+        self.used[:] = False
+        self.repeats = True
         while left and walk.max_nodes > 0 and self.may_suffice(walk.max_nodes, walk.rem_cpus):
             best = self._best(walk, weight, count)
-            self._fill(walk, int(self.begin[best]), int(self.end[best]))
+            begin, end = int(self.begin[best]), int(self.end[best])
+            self.used[self.at[begin:end]] = True
+            self._fill(walk, begin, end)
             if walk.satisfied():
                 return True
             weight[best] = np.inf
@@ -82,6 +78,7 @@ class PlainRuns:
                 enough[i] = walk.sufficient_gres([int(d[self.end[r]] - d[self.begin[r]]) for d in self._devices])
         if not enough.any():
             return int(lightest[cpus.argmax()])
+        self.repeats = False
         if enough.all():
             return int(lightest[cpus.argmin()])
         best, best_cpus, best_enough = 0, int(cpus[0]), bool(enough[0])

@@ -15,6 +15,7 @@ from slurmbridge.scheduling.demand import Demand, Question
 from slurmbridge.scheduling.features import COUNTED, Feature
 from slurmbridge.scheduling.future import Future
 from slurmbridge.scheduling.select import Selected, can_with
+from slurmbridge.scheduling.timeline import bits
 
 YEAR_S = 365 * 24 * 3600
 
@@ -44,28 +45,31 @@ class Window:
 
 def will_run(future: Future, question: Question, nodes: BoolArray, window: Window) -> Answer | None:
     """Tests the nodes now, then after each window of ended jobs."""
-    completing = future.columns.completing
+    completing, packed = future.columns.completing, bits(nodes)
     if window.start_s <= window.now_s:
-        found = _test(future, question, 0, nodes, prefer_busy=False, avoid=completing)
+        found = _test(future, question, 0, nodes, packed, prefer_busy=False, avoid=completing)
         if found is not None:
             return Answer(window.now_s, found)
         if window.now_only and not window.preemptable:
             return None
-    found = _test(future, question, window.start_s, nodes, prefer_busy=False, avoid=None)
-    if found is not None:
-        return Answer(window.now_s, found)
-    return _after_ends(future, question, nodes, window)
+    if window.start_s > window.now_s or completing.any() or future.ended_by(window.start_s):
+        found = _test(future, question, window.start_s, nodes, packed, prefer_busy=False, avoid=None)
+        if found is not None:
+            return Answer(window.now_s, found)
+    return _after_ends(future, question, nodes, packed, window)
 
 
-def _test(future: Future, question: Question, until_s: int, nodes: BoolArray, *, prefer_busy: bool,
+def _test(future: Future, question: Question, until_s: int, nodes: BoolArray, packed: int, *, prefer_busy: bool,
           avoid: BoolArray | None) -> Selected | None:
+    if not future.may_fit(question, packed, until_s):
+        return None
     fitted = future.fitting(question, until_s, nodes)
     if fitted is None:
         return None
     return can_with(question, fitted, future.at(until_s), prefer_busy=prefer_busy, avoid=avoid)
 
 
-def _after_ends(future: Future, question: Question, nodes: BoolArray, window: Window) -> Answer | None:
+def _after_ends(future: Future, question: Question, nodes: BoolArray, packed: int, window: Window) -> Answer | None:
     """Removes jobs by their ends. The windows are aligned to 30 s of the first end and double after each failure."""
     ends = future.end_s
     first = int(np.searchsorted(ends, window.start_s, side="right"))
@@ -82,7 +86,8 @@ def _after_ends(future: Future, question: Question, nodes: BoolArray, window: Wi
         stop = max(at, int(np.searchsorted(following, aligned_s + width_s, side="right")))
         stop = min(stop, len(candidates) - 1)
         job = int(candidates[stop])
-        found = _test(future, question, int(ends[job]), nodes, prefer_busy=window.prefer_busy, avoid=None)
+        found = _test(future, question, int(ends[job]), nodes, packed, prefer_busy=window.prefer_busy,
+                      avoid=None)
         if found is not None:
             holds = future.overlapping(found.nodes)
             held = candidates[:stop + 1][holds[candidates[:stop + 1]]]

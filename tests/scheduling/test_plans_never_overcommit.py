@@ -88,7 +88,7 @@ def worlds(draw: st.DrawFn) -> World:
     columns = ClusterColumns(specs, [Partition("all", frozenset(names)),
                                      Partition("part", frozenset(names[:max(1, len(names) // 2)]), tier=2)])
     world = World(columns, QueueColumns())
-    for i, request in enumerate(draw(st.lists(requests(), min_size=1, max_size=14)), 1):
+    for i, request in enumerate(draw(st.lists(requests(), min_size=5, max_size=14)), 1):
         shape = shape_of(request, DEFAULTS)
         partition = draw(st.sampled_from(["all", "all", "part"]))
         uid = draw(st.integers(1, 2))
