@@ -117,6 +117,8 @@ def test_a_job_that_kills_everything_it_may(rig):
     if os.getuid() != 0:
         pytest.skip("would kill the tests themselves")
     mark = f"96{os.getpid()}"
-    job = rig.do(f"setsid sleep {mark} & sleep 0.1; setsid bash -c 'kill -STOP -1; kill -KILL -1'; sleep 50")
+    nobody_else = 61000 + os.getpid() % 4000  # kill -1 must not reach the jobs of other tests
+    job = rig.do(f"setsid sleep {mark} & sleep 0.1; setsid bash -c 'kill -STOP -1; kill -KILL -1'; sleep 50",
+                 record={"uid": nobody_else, "gid": nobody_else, "user_name": "nosuchuser"})
     assert job.last.kind == "finished"
     until(lambda: not processes_matching(f"sleep {mark}"))
