@@ -66,7 +66,7 @@ class LocalEngine:
         self._listen_for_wakes()
         await self._link.connect()
         wanted = {RunId(job.job_id, job.restarts) for job in runs}
-        recorded = spool.recorded_runs(self._run)
+        recorded = spool.recorded_runs(self._run, self._reach)
         for run, reader in recorded.items():
             self._runs[run] = _Run(reader, wanted=run in wanted)
             self._read(run)

@@ -54,14 +54,19 @@ def parse_run_name(name: str) -> RunId | None:
     return RunId(int(job), int(restart)) if job.isdigit() and restart.isdigit() else None
 
 
-def recorded_runs(run: Path) -> dict[RunId, JournalReader]:
-    """Every run that has a journal, with a reader at its start."""
+def recorded_runs(run: Path, reach: Path) -> dict[RunId, JournalReader]:
+    """Every run that has a journal, with a reader at its start. What is left of runs without one is removed: they were
+    being forgotten, or had not begun, when somebody was killed. Nobody may be launching."""
     found = {}
-    for name in os.listdir(run):
+    for name in {*os.listdir(run), *os.listdir(reach)}:
         identity = parse_run_name(name)
+        if identity is None:
+            continue
         journal = run / name / JOURNAL_NAME
-        if identity is not None and journal.exists():
+        if journal.exists():
             found[identity] = JournalReader(str(journal))
+        else:
+            forget(run, reach, identity)
     return found
 
 
