@@ -1,24 +1,21 @@
 """500 jobs while the controller is killed 30 times: what was acknowledged ends once, with its true state."""
 from __future__ import annotations
 
-import collections
 import os
 import random
-import re
-import signal
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sites import Site
+from conftest import Site
+from end_to_end.killing import Controller, Crew, processes_of, rows_of, wait_until_idle
 
-JOBS, KILLS, SUBMITTERS = 500, 30, 4
+JOBS, KILLS = 500, 30
+PLAIN, ARRAY, GANG, CANCELLED = "plain", "array", "gang", "cancelled"
 
 
-def controller_pid(site: Site) -> int | None:
-    found = re.search(r"pid (\d+)", site.run("slurmbridge", "status", "--state", str(site.state)).stdout)
-    return int(found[1]) if found else None
+def kind_of(number: int) -> str:
+    return {3: ARRAY, 7: GANG, 11: CANCELLED}.get(number % 25, PLAIN)
 
 
 def exit_code_of(number: int) -> int:
@@ -26,91 +23,75 @@ def exit_code_of(number: int) -> int:
     return number % 100 + 1 if number % 7 == 0 else 0
 
 
-class Submitters:
-    """Threads that submit numbered jobs until there are enough, and remember what was acknowledged."""
+class Submitting:
+    """Submits numbered jobs; remembers what was acknowledged, and what was acknowledged as cancelled."""
 
     def __init__(self, site: Site, marks: Path) -> None:
         self.site, self.marks = site, marks
         self.acknowledged: dict[int, int] = {}         # job id -> number
-        self.next_number = 0
-        self.lock = threading.Lock()
-        self.stopped = threading.Event()
-        self.threads = [threading.Thread(target=self.work) for _ in range(SUBMITTERS)]
 
-    def __enter__(self) -> Submitters:
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.stopped.set()
-        for thread in self.threads:
-            thread.join(timeout=60)
-
-    def finish(self) -> None:
-        """Until enough are acknowledged."""
-        for thread in self.threads:
-            thread.join(timeout=240)
-            assert not thread.is_alive(), "submissions do not come to an end"
-
-    def work(self) -> None:
-        while not self.stopped.is_set():
-            with self.lock:
-                if len(self.acknowledged) >= JOBS:
-                    return
-                number = self.next_number
-                self.next_number += 1
-            done = self.site.run("sbatch", "--parsable", "-n1", "--mem=1", "-t", "5", "-o", "/dev/null", "--job-name", f"k{number}",
-                                 "--wrap", f"echo x >> {self.marks}/{number}; sleep 0.0{number % 5}; exit {exit_code_of(number)}")
-            if done.returncode == 0:
-                with self.lock:
-                    assert int(done.stdout) not in self.acknowledged, "a job id was given twice"
-                    self.acknowledged[int(done.stdout)] = number
-            else:
+    def work(self, number: int) -> bool:
+        kind, mark, code = kind_of(number), self.marks / str(number), exit_code_of(number)
+        words = ["-n1"]
+        script = f"echo x >> {mark}; sleep 0.0{number % 5}; exit {code}"
+        if kind == ARRAY:
+            words = ["-n1", "--array=0-2%2"]
+            script = f"echo x >> {mark}.$SLURM_ARRAY_TASK_ID; exit $SLURM_ARRAY_TASK_ID"
+        elif kind == GANG:
+            words = ["-N2", "-n2"]
+            script = f"srun /bin/sh -c 'echo x >> {mark}.$SLURM_PROCID; exit {code}'"
+        elif kind == CANCELLED:
+            script = f"echo x >> {mark}; sleep 60"
+        done = self.site.run("sbatch", "--parsable", *words, "--mem=1", "-t", "5", "-o", "/dev/null",
+                             "--job-name", f"k{number}", "--wrap", script)
+        if done.returncode:
+            return False
+        job_id = int(done.stdout)
+        assert job_id not in self.acknowledged, "a job id was given twice"
+        self.acknowledged[job_id] = number
+        if kind == CANCELLED:
+            while self.site.run("scancel", str(job_id)).returncode:
                 time.sleep(0.05)
+        return True
+
+    def check(self, rows: dict[str, list[tuple[str, str]]]) -> None:
+        for job_id, number in self.acknowledged.items():
+            what = f"job {job_id} (number {number})"
+            kind, mark, code = kind_of(number), self.marks / str(number), exit_code_of(number)
+            if kind == CANCELLED:
+                assert [state for state, _ in rows[str(job_id)]] == ["CANCELLED"], f"{what}: {rows[str(job_id)]}"
+                assert not mark.exists() or mark.read_text() == "x\n", f"{what} ran more than once"
+                continue
+            parts = {str(job_id): ("", code)}
+            if kind == ARRAY:
+                parts = {f"{job_id}_{task}": (f".{task}", task) for task in range(3)}
+            for name, (suffix, status) in parts.items():
+                expected = ("FAILED", f"{status}:0") if status else ("COMPLETED", "0:0")
+                assert rows[name] == [expected], f"{what}: {name} is {rows[name]}, not {expected}"
+                for rank in (".0", ".1") if kind == GANG else ("",):
+                    text = Path(f"{mark}{suffix}{rank}").read_text()
+                    assert text == "x\n", f"{what}: {name}{rank} did not run exactly once"
 
 
 def test_every_acknowledged_job_ends_once_with_its_own_exit_code(make_site: Callable[..., Site]) -> None:
     seed = int(os.environ.get("SLURMBRIDGE_TEST_SEED", "20261130"))
     chance = random.Random(seed)
-    site = make_site(engine="local", conf="MinJobAge=3600\n")
+    site = make_site(engine="local", conf="MinJobAge=3600\n", started=False)
     marks = site.work / "marks"
     marks.mkdir()
-    with Submitters(site, marks) as submitters:
-        for _ in range(KILLS):
+    submitting = Submitting(site, marks)
+    with Controller(site) as controller, Crew(submitting.work, JOBS) as crew:
+        for kill in range(KILLS):
             time.sleep(chance.uniform(0.02, 0.6))
-            if (pid := controller_pid(site)) is not None:
-                os.kill(pid, signal.SIGKILL)
-            site.up()
-        submitters.finish()
-
-    deadline = time.monotonic() + 120
-    while site.ok("squeue", "-h", "-t", "PD,R,CG,S", "-o", "%i"):
-        assert time.monotonic() < deadline, site.ok("squeue", "-o", "%i %T %r")
-        time.sleep(0.2)
-
-    rows: dict[int, list[tuple[str, str]]] = collections.defaultdict(list)
-    for line in site.ok("sacct", "-a", "-X", "-D", "-P", "-n", "-S", "now-1hours", "-o", "JobIDRaw,State,ExitCode").splitlines():
-        job_id, state, code = line.split("|")
-        rows[int(job_id)].append((state, code))
-    for job_id, number in submitters.acknowledged.items():
-        code = exit_code_of(number)
-        assert rows[job_id] == [("FAILED", f"{code}:0") if code else ("COMPLETED", "0:0")], f"job {job_id} (number {number}, seed {seed})"
-        assert (marks / str(number)).read_text() == "x\n", f"job {job_id} did not run exactly once"
-    assert not processes_of(site), "processes of finished jobs were left behind"
-
-
-def processes_of(site: Site) -> list[str]:
-    """Command lines of processes that still carry a job of this site."""
-    left = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            environment = (entry / "environ").read_bytes()
-            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if site.url.encode() in environment and b"SLURM_JOB_ID=" in environment:
-            left.append(line)
-    return left
+            controller.kill()
+            controller.start()
+            if chance.random() < 0.75:        # else it is killed somewhere in its start
+                controller.wait()
+        controller.kill()
+        controller.start()
+        controller.wait()
+        crew.finish()
+        wait_until_idle(site)
+        submitting.check(rows_of(site))
+        assert not processes_of(site), f"processes of finished jobs were left behind (seed {seed})"
+        assert not [path for path in (site.state / "run").iterdir() if path.name[0].isdigit()], "spools were left behind"
