@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slurmbridge.controller import access, holds, queueing
+from slurmbridge.controller.job_update import JobUpdate
 from slurmbridge.controller.journal import NotDurable
 from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.node_updates import NodeUpdates, PartitionUpdates
 from slurmbridge.controller.submission import Submission
 from slurmbridge.controller.transitions import Event, Phase, phase_of
-from slurmbridge.controller.updates import JobUpdate
+from slurmbridge.controller.update_keys import KEYS
 from slurmbridge.controller.world import World
 from slurmbridge.slurm import errors, states
 from slurmbridge.slurm.errors import SlurmError
@@ -177,7 +178,7 @@ class ControllerActs:
             if len(records) > 1 and record.state in states.FINISHED:
                 continue
             try:
-                JobUpdate(world, self._submission, caller, record).run(changes)
+                JobUpdate(world, self._submission, caller, record).run(changes, KEYS)
                 self._service.timers.arm(record)
             except SlurmError as error:
                 failures.append(error)

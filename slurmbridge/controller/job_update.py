@@ -1,0 +1,104 @@
+"""One ``scontrol update`` of one job: what its keys change, and how the changes take effect together.
+
+Keys (``update_keys``, ``update_sizes``) note what they change; ``run`` applies all of it, or nothing when one is
+refused. Sizes, shape, priority and queue row follow the request.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from slurmbridge.controller import queueing
+from slurmbridge.controller.submission import Submission
+from slurmbridge.controller.world import World
+from slurmbridge.slurm import durations, errors, hostlist, states
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.zones import Zone
+from slurmbridge.views.records import JobRecord
+from slurmbridge.views.session import Identity
+
+Key = Callable[["JobUpdate", str], None]
+ALWAYS = frozenset({"comment", "admincomment", "systemcomment", "extra", "name", "jobname", "wckey"})
+"""May be changed when the job is over."""
+
+
+class JobUpdate:
+    """The changes of one ``scontrol update`` to one job. Nothing is changed when one of them is refused."""
+
+    def __init__(self, world: World, submission: Submission, caller: Identity, job: JobRecord) -> None:
+        self.world = world
+        self.submission = submission
+        self.caller = caller
+        self.job = job
+        self.request = job.request
+        self.fields: dict[str, object] = {}
+        self.resize = False
+        self.after: list[Callable[[], None]] = []
+
+    def run(self, changes: Mapping[str, str], keys: Mapping[str, Key]) -> None:
+        """Raises SlurmError."""
+        if self.job.state in states.FINISHED and not set(changes) <= ALWAYS:
+            raise SlurmError(errors.ESLURM_JOB_FINISHED)
+        for key, value in changes.items():
+            handler = keys.get(key)
+            if handler is None:
+                raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
+            handler(self, value)
+        self._commit()
+
+    def _commit(self) -> None:
+        world, job = self.world, self.job
+        name = self.fields.pop("name", None)
+        job.request = self.request
+        for field, value in self.fields.items():
+            setattr(job, field, value)
+        if name is not None:
+            world.jobs.rename(job, str(name))
+        if job.state == states.PENDING:
+            if self.resize:
+                queueing.size_requested(world, job)
+            queueing.name_files(world, job)
+            world.jobs.refile(job)
+            queueing.refresh(world, job)
+            if not job.priority_fixed and job.priority:
+                world.priorities.initial(job, world.now())
+                queueing.reprioritize(world, job)
+        for act in self.after:
+            act()
+        world.journal.job(job)
+        world.tell(job)
+        world.wake()
+
+    # --- helpers of the keys
+    def pending(self) -> None:
+        if self.job.state != states.PENDING:
+            raise SlurmError(errors.ESLURM_JOB_NOT_PENDING)
+
+    def change(self, **fields: object) -> None:
+        self.request = replace(self.request, **fields)  # type: ignore[arg-type]
+
+    def number(self, text: str, low: int = 0) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise SlurmError(errors.ESLURM_NOT_SUPPORTED, f"Invalid number {text!r}") from None
+        if value < low:
+            raise SlurmError(errors.ESLURM_NOT_SUPPORTED, f"Invalid number {text!r}")
+        return value
+
+    def time(self, text: str) -> int:
+        if text.isdigit() and len(text) >= 9:
+            return int(text)
+        try:
+            return durations.parse_time(text, self.world.now(), Zone.of({}))
+        except durations.TimeSpecError:
+            raise SlurmError(errors.ESLURM_INVALID_TIME_VALUE) from None
+
+    def hosts(self, text: str) -> list[str]:
+        try:
+            names = hostlist.expand(text)
+        except hostlist.HostlistError:
+            raise SlurmError(errors.ESLURM_INVALID_NODE_NAME) from None
+        if any(name not in self.world.nodes for name in names):
+            raise SlurmError(errors.ESLURM_INVALID_NODE_NAME)
+        return names

@@ -1,0 +1,136 @@
+"""Keys of ``scontrol update JobId=…`` that change what a job asks for: nodes, tasks, memory, features, devices."""
+from __future__ import annotations
+
+from slurmbridge.controller.job_update import JobUpdate, Key
+from slurmbridge.scheduling.features import FeatureError
+from slurmbridge.scheduling.features import parse as parse_features
+from slurmbridge.slurm import errors, memory, tres, words
+from slurmbridge.slurm.errors import SlurmError
+
+
+def _features(update: JobUpdate, value: str) -> None:
+    update.pending()
+    _check_features(update, value)
+    update.change(constraint=value or None)
+    update.resize = True
+
+
+def _prefer(update: JobUpdate, value: str) -> None:
+    update.pending()
+    _check_features(update, value)
+    update.change(prefer=value or None)
+
+
+def _check_features(update: JobUpdate, value: str) -> None:
+    try:
+        names = {feature.name for feature in parse_features(value)}
+    except FeatureError:
+        raise SlurmError(errors.ESLURM_INVALID_FEATURE) from None
+    if not names <= set(update.world.columns.features):
+        raise SlurmError(errors.ESLURM_INVALID_FEATURE)
+
+
+def _nodes(update: JobUpdate, value: str) -> None:
+    update.pending()
+    text = value.replace(" ", "")
+    try:
+        count = words.parse_node_count(text)
+    except words.WordError:
+        raise SlurmError(errors.ESLURM_INVALID_NODE_COUNT) from None
+    low, high = count[0], count[1]
+    update.change(min_nodes=low, max_nodes=high or None, nodes_given=True)
+    update.resize = True
+
+
+def _count(field: str, low: int = 1, **more: object) -> Key:
+    def handler(update: JobUpdate, value: str) -> None:
+        update.pending()
+        update.change(**{field: update.number(value.partition("-")[0], low)}, **more)
+        update.resize = True
+    return handler
+
+
+def _memory(field: str, other: str) -> Key:
+    def handler(update: JobUpdate, value: str) -> None:
+        update.pending()
+        megabytes = memory.parse_mb(value)
+        if megabytes is None:
+            raise SlurmError(errors.ESLURM_INVALID_TASK_MEMORY)
+        update.change(**{field: megabytes, other: None, "mem_per_tres": None})
+        update.resize = True
+    return handler
+
+
+def _tmp_disk(update: JobUpdate, value: str) -> None:
+    update.pending()
+    megabytes = memory.parse_mb(value)
+    if megabytes is None:
+        raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
+    update.change(tmp_disk_mb=megabytes)
+    update.resize = True
+
+
+def _req_nodes(update: JobUpdate, value: str) -> None:
+    update.pending()
+    if value:
+        update.hosts(value)
+    update.change(node_list=value or None)
+    update.resize = True
+
+
+def _exc_nodes(update: JobUpdate, value: str) -> None:
+    update.pending()
+    if value:
+        update.hosts(value)
+    update.change(exclude=value or None)
+    update.resize = True
+
+
+def _gres(update: JobUpdate, value: str) -> None:
+    update.pending()
+    update.change(tres_per_node=tres.canonical_gres(value) if value else None)
+    update.resize = True
+
+
+def _tres(field: str) -> Key:
+    def handler(update: JobUpdate, value: str) -> None:
+        update.pending()
+        update.change(**{field: value or None})
+        update.resize = True
+    return handler
+
+
+def _oversubscribe(update: JobUpdate, value: str) -> None:
+    update.pending()
+    word = value.lower()
+    if word in ("ok", "yes", "1"):
+        update.change(oversubscribe=word != "ok", exclusive=None)
+    elif word in ("no", "0", "exclusive"):
+        update.change(oversubscribe=False, exclusive="exclusive")
+    else:
+        raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
+    update.resize = True
+
+
+def _contiguous(update: JobUpdate, value: str) -> None:
+    update.pending()
+    update.change(contiguous=value.lower() in ("1", "yes", "y"))
+    update.resize = True
+
+
+SIZE_KEYS: dict[str, Key] = {
+    "features": _features, "prefer": _prefer, "numnodes": _nodes, "reqnodes": _nodes, "minnodes": _nodes,
+    "numcpus": _count("num_tasks", num_tasks_given=True), "reqprocs": _count("num_tasks", num_tasks_given=True),
+    "numtasks": _count("num_tasks", num_tasks_given=True), "mincpus": _count("num_tasks", num_tasks_given=True),
+    "cpuspertask": _count("cpus_per_task"), "taskspernode": _count("ntasks_per_node"),
+    "ntaskspernode": _count("ntasks_per_node"), "mincpusnode": _count("min_cpus_per_node"),
+    "reqsockets": _count("sockets_per_node"), "reqcores": _count("cores_per_socket"),
+    "reqthreads": _count("threads_per_core"), "corespec": _count("core_spec", 0),
+    "threadspec": _count("thread_spec", 0), "minmemorynode": _memory("mem_per_node_mb", "mem_per_cpu_mb"),
+    "minmemorycpu": _memory("mem_per_cpu_mb", "mem_per_node_mb"), "mintmpdisknode": _tmp_disk,
+    "reqnodelist": _req_nodes, "nodelist": _req_nodes, "excnodelist": _exc_nodes, "gres": _gres,
+    "tresperjob": _tres("tres_per_job"), "trespernode": _tres("tres_per_node"),
+    "trespersocket": _tres("tres_per_socket"), "trespertask": _tres("tres_per_task"),
+    "cpuspertres": _tres("cpus_per_tres"), "mempertres": _tres("mem_per_tres"), "oversubscribe": _oversubscribe,
+    "shared": _oversubscribe, "contiguous": _contiguous, "switches": _count("switches", 0),
+    "wait-for-switch": _count("switches_wait_s", 0), "delayboot": _count("delay_boot_s", 0),}
