@@ -256,7 +256,7 @@ class StepDaemon:
         if steps:
             self.sessions.signal_all(number)
         if batch_script and self.batch_pid is not None:
-            processes.signal_all(self.children.others(self.sessions.keeper_pids()), number)
+            processes.signal_tree(lambda: self.children.others(self.sessions.keeper_pids()), number)
 
     def suspend(self) -> None:
         if self.suspended_s is None and not self.ending:
@@ -270,6 +270,7 @@ class StepDaemon:
                 self.end_by_s += time.time() - self.suspended_s
             self.suspended_s = None
             self.deliver(signal.SIGCONT, steps=True, batch_script=True)
+            self.sessions.room_changed()
             self._arm_limit()
 
     # ---- connections ------------------------------------------------------------------------------------------------

@@ -279,7 +279,7 @@ class StepKeeper:
     def deliver(self, number: int) -> None:
         """To every process of the step on this node."""
         self.children.reap()
-        processes.signal_all(self.children.others(set()), number)
+        processes.signal_tree(lambda: self.children.others(set()), number)
 
 
 def open_output(name: str, flags: int, umask: int) -> int:

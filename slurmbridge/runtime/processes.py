@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Callable
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -82,6 +83,17 @@ def signal_all(pids: list[int], number: int) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
+
+
+def signal_tree(members: Callable[[], list[int]], number: int) -> None:
+    """A signal to all of a changing set. One that stops or kills is repeated for those that were forked meanwhile."""
+    seen: set[int] = set()
+    while True:
+        new = [pid for pid in members() if pid not in seen]
+        signal_all(new, number)
+        seen.update(new)
+        if not new or number not in (signal.SIGSTOP, signal.SIGKILL):
+            return
 
 
 def kill_tree(pid: int) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from slurmbridge.runtime import frames, hostlists, processes, stepplan, steptypes
 from slurmbridge.runtime.keeper import StepKeeper
 from slurmbridge.runtime.steptypes import NodeUse, StepPlan, StepRefused, StepRequest
+from slurmbridge.slurm import errors
 
 if TYPE_CHECKING:
     from slurmbridge.runtime.daemon import StepDaemon
@@ -45,6 +46,8 @@ class Sessions:
 
     def allocate(self, request: StepRequest) -> tuple[str, StepPlan]:
         """A new step's id and plan. Raises StepRefused."""
+        if self.daemon.suspended_s is not None:
+            raise StepRefused(errors.ESLURM_DISABLED)
         try:
             plan = stepplan.plan(request, self.nodes, self._next_node)
         except StepRefused as refused:
@@ -58,6 +61,10 @@ class Sessions:
 
     def release(self, plan: StepPlan) -> None:
         steptypes.occupy(self.nodes, plan, -1)
+        self.room_changed()
+
+    def room_changed(self) -> None:
+        """Steps that wait try again."""
         self._freed.set()
         self._freed = asyncio.Event()
 

@@ -113,6 +113,19 @@ def test_suspended_time_does_not_count(rig):
     assert len(job.lines("ticks")) == 100
 
 
+def test_a_suspended_job_begins_no_steps(rig):
+    job = waiting(rig, rig.launch("touch ready; sleep 30"))
+    rig.call(rig.engine.suspend(job.run))
+    client = rig.srun(job, "-n1", "--overlap", "touch", "outside", env={"SLURM_JOB_ID": str(job.run.job_id)})
+    time.sleep(0.3)
+    assert not (job.folder / "outside").exists()
+    rig.call(rig.engine.resume(job.run))
+    client.communicate(timeout=20)
+    assert (job.folder / "outside").exists()
+    rig.call(rig.engine.terminate(job.run, cause="CANCELLED", grace_s=1))
+    rig.wait(job)
+
+
 def test_a_job_that_kills_everything_it_may(rig):
     if os.getuid() != 0:
         pytest.skip("would kill the tests themselves")
