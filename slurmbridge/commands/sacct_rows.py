@@ -257,13 +257,13 @@ def _stats(usage: Mapping[str, Any], nodes: Sequence[str], num_tasks: int) -> St
     most = {**average, "cpu": int(float(usage.get("max_cpu_s", 0)) * 1000) or average["cpu"], "mem": rss}
     least = {**average, "cpu": int(float(usage.get("min_cpu_s", cpu_ms / 1000 / tasks)) * 1000)}
     first = nodes[0] if nodes else ""
-    where, which = dict.fromkeys(total, first), dict.fromkeys(total, 0)
+    where, which = dict.fromkeys(total, first), {name: 0 for name in total if name != "energy"}
     max_node = {**where, "mem": usage.get("max_rss_node") or first}
     max_task = {**which, "mem": int(usage.get("max_rss_task", 0))}
     min_node = {**where, "cpu": usage.get("min_cpu_node") or first}
     min_task = {**which, "cpu": int(usage.get("min_cpu_task", 0))}
     out_total = {"energy": 0, "fs/disk": write}
     out_average = {"energy": 0, "fs/disk": write // tasks}
-    out_where, out_which = dict.fromkeys(out_total, first), dict.fromkeys(out_total, 0)
+    out_where, out_which = dict.fromkeys(out_total, first), {"fs/disk": 0}
     return Stats(average, most, max_node, max_task, least, min_node, min_task, total, out_average, out_average,
                  out_where, out_which, out_average, out_where, out_which, out_total)

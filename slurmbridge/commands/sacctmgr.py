@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from slurmbridge.commands import sacctmgr_accounts as accounts
 from slurmbridge.commands import sacctmgr_books as books
 from slurmbridge.commands import sacctmgr_clusters as clusters
+from slurmbridge.commands import sacctmgr_coordinators as coordinators
 from slurmbridge.commands import sacctmgr_dump as dump
 from slurmbridge.commands import sacctmgr_lists as lists
 from slurmbridge.commands import sacctmgr_load as load
 from slurmbridge.commands import sacctmgr_qos as qos
+from slurmbridge.commands import sacctmgr_user_removal as user_removal
 from slurmbridge.commands import sacctmgr_users as users
 from slurmbridge.commands.common import VERSION_LINE, command, parse_options, refuse_json
 from slurmbridge.commands.sacctmgr_fields import matches
@@ -52,7 +54,7 @@ async def _refused_entity(talk: Talk, argv: Sequence[str]) -> None:
 Entities = tuple[tuple[str, int, Handler], ...]
 _ADD: Entities = (
     ("Account", 1, accounts.add_account), ("Acct", 4, accounts.add_account), ("Cluster", 2, clusters.add_cluster),
-    ("Coordinator", 2, users.add_coordinator), ("Federation", 1, _refused_entity), ("QOS", 1, qos.add_qos),
+    ("Coordinator", 2, coordinators.add_coordinator), ("Federation", 1, _refused_entity), ("QOS", 1, qos.add_qos),
     ("Resource", 1, _refused_entity), ("User", 1, users.add_user))
 _MODIFY: Entities = (
     ("Accounts", 1, accounts.modify_account), ("Acct", 4, accounts.modify_account),
@@ -60,9 +62,9 @@ _MODIFY: Entities = (
     ("QOSs", 1, qos.modify_qos), ("Resource", 1, _refused_entity), ("Users", 1, users.modify_user))
 _DELETE: Entities = (
     ("Accounts", 1, accounts.delete_account), ("Acct", 4, accounts.delete_account),
-    ("Clusters", 2, clusters.delete_cluster), ("Coordinators", 2, users.delete_coordinator),
+    ("Clusters", 2, clusters.delete_cluster), ("Coordinators", 2, coordinators.delete_coordinator),
     ("Federations", 1, _refused_entity), ("QOS", 2, qos.delete_qos), ("Resource", 1, _refused_entity),
-    ("Users", 1, users.delete_user))
+    ("Users", 1, user_removal.delete_user))
 _LIST: Entities = (
     ("Accounts", 2, lists.list_account), ("Acct", 4, lists.list_account), ("Associations", 2, lists.list_association),
     ("Clusters", 2, lists.list_cluster), ("Configuration", 2, books.list_configuration),

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from slurmbridge.commands.sacctmgr_limits import set_association
 from slurmbridge.commands.sacctmgr_modify import DENIED, deny, modify_associations
 from slurmbridge.commands.sacctmgr_removal import Removal, active_jobs, remove_associations, still_default
 from slurmbridge.commands.sacctmgr_rows import association_settings
@@ -15,7 +16,6 @@ from slurmbridge.commands.sacctmgr_words import (
     name_list,
     number,
     refuse_operator,
-    set_association,
     split_word,
     strip_quotes,
 )

@@ -3,17 +3,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slurmbridge.commands.sacctmgr_limits import set_association
 from slurmbridge.commands.sacctmgr_modify import deny
 from slurmbridge.commands.sacctmgr_rows import association_settings
 from slurmbridge.commands.sacctmgr_talk import Talk
-from slurmbridge.commands.sacctmgr_words import (
-    Settings,
-    Word,
-    name_list,
-    refuse_operator,
-    set_association,
-    split_word,
-)
+from slurmbridge.commands.sacctmgr_words import Settings, Word, name_list, refuse_operator, split_word
 
 
 async def add_cluster(talk: Talk, argv: Sequence[str]) -> None:

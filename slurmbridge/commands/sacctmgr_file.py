@@ -4,17 +4,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from slurmbridge.commands.sacctmgr_limits import set_association, set_qos
 from slurmbridge.commands.sacctmgr_talk import Talk
 from slurmbridge.commands.sacctmgr_users import admin_level
-from slurmbridge.commands.sacctmgr_words import (
-    Settings,
-    name_list,
-    refuse_operator,
-    set_association,
-    set_qos,
-    split_word,
-    strip_quotes,
-)
+from slurmbridge.commands.sacctmgr_words import Settings, name_list, refuse_operator, split_word, strip_quotes
 
 
 class QuoteProblem(Exception):

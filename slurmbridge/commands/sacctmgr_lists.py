@@ -205,7 +205,7 @@ async def list_tres(talk: Talk, argv: Sequence[str]) -> None:
             formats.append(word.operand)
         elif word.named("Id", 1):
             values = [number(talk, part, "ID") for part in name_list(word.operand)]
-            ids = (ids or set()) | {int(value) for value in values if value not in (None, False)}
+            ids = (ids or set()) | {int(value) for value in values if value is not None and value is not False}
         else:
             talk.complain(f" Unknown condition: {word.text}\n Use keyword 'set' to modify value\n")
     if talk.exit_code:

@@ -4,11 +4,9 @@ QOS are committed first, as in Slurm; all the rest is one change.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from slurmbridge.commands.sacctmgr_fields import columns
 from slurmbridge.commands.sacctmgr_file import (
     FileLine,
     QosLine,
@@ -17,28 +15,29 @@ from slurmbridge.commands.sacctmgr_file import (
     read_line,
     read_qos,
     split_line,
-    strip_quotes,
 )
 from slurmbridge.commands.sacctmgr_merge import association_changes, changed_line, qos_changes
 from slurmbridge.commands.sacctmgr_modify import described
-from slurmbridge.commands.sacctmgr_rows import Row, association_row, qos_row
+from slurmbridge.commands.sacctmgr_rows import Row
+from slurmbridge.commands.sacctmgr_tables import (
+    LIMITS_FORMAT,
+    QOS_FORMAT,
+    association_preview,
+    header,
+    qos_preview,
+    table_row,
+)
 from slurmbridge.commands.sacctmgr_talk import COMMIT, Talk
-from slurmbridge.commands.sacctmgr_words import Settings, refuse_operator, split_word
+from slurmbridge.commands.sacctmgr_words import Settings, refuse_operator, split_word, strip_quotes
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.views.associations import Tree, active_qos
 from slurmbridge.views.directory import Draft
-from slurmbridge.views.records import AssociationData, AssociationRecord, QosRecord
+from slurmbridge.views.records import AssociationRecord
 
 _CLEAN = ("You requested to flush the cluster before adding it again.\n"
           "It is advised to not have your slurmctld running while doing this operation.\n"
           "If you have jobs running on this cluster this operation will abort.\n"
           "Are you sure you want to continue?")
-_QOS_FORMAT = ("Name%20,Prio,GraceT,Preempt,PreemptE,PreemptM,Flags%40,UsageThres,UsageFactor,GrpTRES,GrpTRESMins,"
-               "GrpTRESRunMins,GrpJ,GrpS,GrpW,MaxTRES,MaxTRESPerN,MaxTRESMins,MaxW,MaxTRESPerUser,MaxJobsPerUser,"
-               "MaxSubmitJobsPerUser,MaxTRESPerAcct,MaxTRESRunMinsPerAcct%22,MaxTRESRunMinsPerUser%22,MaxJobsPerAcct,"
-               "MaxSubmitJobsPerAcct,MinTRES")
-_LIMITS_FORMAT = ("Share,GrpTRESM,GrpTRESR,GrpTRES,GrpJ,GrpJobsA,GrpMEM,GrpN,GrpS,GrpW,MaxTRESM,MaxTRES,MaxTRESPerN,"
-                  "MaxJ,MaxS,MaxN,MaxW,QOS,DefaultQOS")
 _RULE = "-" * 62 + "\n\n"
 _SHORT_RULE = "-" * 51 + "\n\n"
 
@@ -201,9 +200,9 @@ class _Loader:
             talk.say("QOS\n")
         known = {qos.name for qos in active_qos(talk.data)}
         if self.new_qos:
-            talk.say(_header(talk, [_QOS_FORMAT]))
+            talk.say(header(talk, [QOS_FORMAT]))
             for line in self.new_qos:
-                talk.say(_table_row(talk, [_QOS_FORMAT], _qos_preview(talk.data, line)) + _RULE)
+                talk.say(table_row(talk, [QOS_FORMAT], qos_preview(talk.data, line)) + _RULE)
                 kind = "modify_qos" if line.name in known and line.name == "normal" else "add_qos"
                 operations.append({"op": kind, "name": line.name,
                                    "settings": {"description": line.name, **line.settings}})
@@ -265,9 +264,10 @@ class _Loader:
                 self.operations.append({"op": "modify_association", "id": record.id, "settings": blank})
         self.draft = talk.draft().apply_all(self.operations)
         self._apply({"op": "modify_association", "id": root.id, "settings": {"qos": ["normal"], **found.settings}})
-        formats = ["Account,ParentName", _LIMITS_FORMAT]
-        preview = _preview(self.draft.data, self.draft.data.associations[root.id], found.settings, account="root")
-        talk.say(_header(talk, formats) + _table_row(talk, formats, preview) + _RULE)
+        formats = ["Account,ParentName", LIMITS_FORMAT]
+        preview = association_preview(self.draft.data, self.draft.data.associations[root.id], found.settings,
+                                      account="root")
+        talk.say(header(talk, formats) + table_row(talk, formats, preview) + _RULE)
         self.changed = True
 
     def _change_root(self, found: FileLine) -> None:
@@ -301,7 +301,8 @@ class _Loader:
                          "settings": _without(found.settings, "parent")})
             added = self.draft.tree.find(found.name)
             if added is not None:
-                self.new_associations.append(_preview(self.draft.data, added, found.settings, parent=self.parent))
+                self.new_associations.append(
+                    association_preview(self.draft.data, added, found.settings, parent=self.parent))
         elif key not in self.seen:
             self._change_association(record, "Account", found.name, found.settings, self.parent)
         self.seen.add(key)
@@ -335,7 +336,7 @@ class _Loader:
                          "is_default": wanted == self.parent or not self._has_default(found.name)})
             added = self.draft.tree.find(*key)
             if added is not None:
-                self.new_user_associations.append(_preview(self.draft.data, added, found.settings))
+                self.new_user_associations.append(association_preview(self.draft.data, added, found.settings))
         elif key not in self.seen:
             self._change_association(record, "User", found.name, found.settings, None)
         self.seen.add(key)
@@ -421,12 +422,12 @@ class _Loader:
         talk = self.talk
         for title, formats, rows, rule in (
                 ("Accounts", ["Name,Description,Organization,QOS"], self.new_accounts, _SHORT_RULE),
-                ("Account Associations", ["Account,ParentName", _LIMITS_FORMAT], self.new_associations, _RULE),
+                ("Account Associations", ["Account,ParentName", LIMITS_FORMAT], self.new_associations, _RULE),
                 ("Users", ["Name,DefaultA,DefaultW,QOS,Admin,Coord"], self.new_users, _SHORT_RULE),
-                ("User Associations", ["User,Account", _LIMITS_FORMAT], self.new_user_associations, _RULE)):
+                ("User Associations", ["User,Account", LIMITS_FORMAT], self.new_user_associations, _RULE)):
             if rows:
-                talk.say(f"{title}\n{_header(talk, formats)}")
-                talk.say("".join(_table_row(talk, formats, row) for row in rows) + rule)
+                talk.say(f"{title}\n{header(talk, formats)}")
+                talk.say("".join(table_row(talk, formats, row) for row in rows) + rule)
                 self.changed = True
         if not self.changed:
             talk.say(" Nothing new added.\n")
@@ -465,42 +466,3 @@ def _blank_settings() -> dict[str, Any]:
 
 def _without(settings: Settings, name: str) -> Settings:
     return {key: value for key, value in settings.items() if key != name}
-
-
-def _preview(data: AssociationData, record: AssociationRecord, settings: Mapping[str, Any], *, account: str = "",
-             parent: str = "") -> Row:
-    """The row of an association as its line gives it, without what it inherits."""
-    row = association_row(Tree(AssociationData(data.cluster, {record.id: record}, data.qos, tres=data.tres)), record,
-                          own_only=True)
-    row["pname"] = parent
-    if "shares" not in settings:
-        row["fairshare"] = None
-    if account:
-        row["acct"], row["qos"] = account, row["qos"] if "qos" not in settings else ",".join(sorted(settings["qos"]))
-    return row
-
-
-def _qos_preview(data: AssociationData, line: QosLine) -> Row:
-    draft = Draft(AssociationData(data.cluster, qos=dict(data.qos)), 0.0)
-    draft.data.qos.pop(line.name, None)
-    draft.apply({"op": "add_qos", "name": line.name, "settings": {**line.settings, "preempt": []}})
-    record: QosRecord = draft.data.qos[line.name]
-    row = qos_row(replace(record))
-    if "usage_factor" not in line.settings:
-        row["uf"] = None
-    if "priority" not in line.settings:
-        row["prio"] = None
-    if "grace_time_s" not in line.settings:
-        row["grace"] = None
-    return row
-
-
-def _header(talk: Talk, formats: Sequence[str]) -> str:
-    from slurmbridge.slurm.format import ColumnPrinter
-    return ColumnPrinter(columns(formats), parsable=talk.parsable, header=talk.header).header_text()
-
-
-def _table_row(talk: Talk, formats: Sequence[str], row: Row) -> str:
-    from slurmbridge.slurm.format import ColumnPrinter
-    parsable = "p" if talk.parsable else ""   # these tables end every field
-    return ColumnPrinter(columns(formats), parsable=parsable, header=False).rows([row])

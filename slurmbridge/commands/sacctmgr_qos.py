@@ -3,19 +3,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slurmbridge.commands.sacctmgr_limits import PREEMPT_MODES, set_qos
 from slurmbridge.commands.sacctmgr_modify import deny, described
 from slurmbridge.commands.sacctmgr_rows import qos_settings
 from slurmbridge.commands.sacctmgr_talk import Talk
-from slurmbridge.commands.sacctmgr_words import (
-    PREEMPT_MODES,
-    Settings,
-    Word,
-    name_list,
-    number,
-    refuse_operator,
-    set_qos,
-    split_word,
-)
+from slurmbridge.commands.sacctmgr_words import Settings, Word, name_list, number, refuse_operator, split_word
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.views.associations import active_qos

@@ -7,8 +7,8 @@ from typing import Any
 from slurmbridge.commands.common import uid_of
 from slurmbridge.commands.sacctmgr_accounts import reset_usage
 from slurmbridge.commands.sacctmgr_fields import matches
+from slurmbridge.commands.sacctmgr_limits import set_association
 from slurmbridge.commands.sacctmgr_modify import DENIED, deny, modify_associations
-from slurmbridge.commands.sacctmgr_removal import Removal, active_jobs, remove_associations
 from slurmbridge.commands.sacctmgr_rows import association_settings
 from slurmbridge.commands.sacctmgr_talk import Talk
 from slurmbridge.commands.sacctmgr_where import ASSOCIATION, USER, WCKEY, Where, here
@@ -18,7 +18,6 @@ from slurmbridge.commands.sacctmgr_words import (
     name_list,
     number,
     refuse_operator,
-    set_association,
     split_word,
     strip_quotes,
 )
@@ -407,144 +406,3 @@ def _say_regret(talk: Talk, what: str, name: str, users: Sequence[str]) -> None:
     talk.say(f" Can't modify because these users aren't associated with new default {what} '{name}'...\n"
              + "".join(f"  U = {user} C = {talk.cluster}\n" for user in users))
     talk.exit_code = 1
-
-
-async def delete_user(talk: Talk, argv: Sequence[str]) -> None:
-    where = Where()
-    given = user_conditions(talk, argv, where, wckeys=True)
-    if where.clusters and not given & WCKEY:
-        given |= ASSOCIATION
-    if not given:
-        talk.complain(" No conditions given to remove, not executing.\n")
-        return
-    if talk.exit_code:
-        return
-    if given & WCKEY:
-        await _delete_wckeys(talk, where)
-        return
-    removal = remove_associations(talk, where) if given & ASSOCIATION else _remove_users(talk, where)
-    if removal is None:
-        return
-    if removal.problem:
-        talk.warn(f" Error with request: {errors.strerror(removal.problem)}\n"
-                  + "".join(f"  {line}\n" for line in removal.lines))
-        if removal.problem == errors.ESLURM_NO_REMOVE_DEFAULT_ACCOUNT:
-            talk.warn(" You must change the default account of these users or remove the users completely "
-                      "from the affected clusters to allow these changes.\n Changes Discarded\n")
-        talk.exit_code = 1
-        return
-    if not removal.lines:
-        talk.say(" Nothing deleted\n")
-        talk.exit_code = 1
-        return
-    title = " Deleting user associations...\n" if given & ASSOCIATION else " Deleting users...\n"
-    talk.say(title + "".join(f"  {line}\n" for line in removal.lines))
-    if given & ASSOCIATION:
-        _remove_bare_users(talk, removal)
-    await talk.commit(removal.operations)
-
-
-def _remove_bare_users(talk: Talk, removal: Removal) -> None:
-    """Users who have no association left go too."""
-    tree = talk.draft().apply_all(removal.operations).tree
-    bare = [name for name in sorted(removal.users) if name in talk.data.users and not tree.by_user.get(name)]
-    if bare and talk.is_operator:
-        talk.say(" Deleting users (No Associations)...\n" + "".join(f"  {name}\n" for name in bare))
-        removal.operations.extend({"op": "delete_user", "name": name} for name in bare)
-
-
-def _remove_users(talk: Talk, where: Where) -> Removal | None:
-    if not talk.is_operator:
-        deny(talk)
-        return None
-    names = [user.name for user in matching_users(talk, where)]
-    tree = talk.tree()
-    busy = active_jobs(talk, [record for name in names for record in tree.by_user.get(name, ())])
-    if busy:
-        return Removal(problem=errors.ESLURM_JOBS_RUNNING_ON_ASSOC, lines=busy)
-    return Removal([{"op": "delete_user", "name": name} for name in names], names)
-
-
-async def _delete_wckeys(talk: Talk, where: Where) -> None:
-    if not talk.is_operator:
-        deny(talk)
-        return
-    chosen = [(number_of, name, user) for number_of, (name, user) in talk.data.wckeys.items()
-              if (not where.wckeys or name in where.wckeys) and (not where.users or user in where.users)
-              and here(talk, where)]
-    if not chosen:
-        talk.say(" Nothing deleted\n")
-        talk.exit_code = 1
-        return
-    talk.say(" Deleting user WCKeys...\n" + "".join(
-        f"  C = {talk.cluster:<10} W = {name:<20} U = {user:<9}\n" for _, name, user in chosen))
-    await talk.commit([{"op": "delete_wckey", "id": number_of} for number_of, _, _ in chosen])
-
-
-# ------------------------------------------------------------------------------------------------- coordinators
-def _check_coordinators(talk: Talk, where: Where, both: bool) -> bool:
-    if both and not where.users:
-        talk.complain(" You need to specify a user list here.\n")
-        return False
-    if both and not where.accounts:
-        talk.complain(" You need to specify an account list here.\n")
-        return False
-    fine = True
-    for what, names, known in (("account", where.accounts, talk.data.accounts), ("user", where.users, talk.data.users)):
-        for name in names or ():
-            if name not in known or known[name].deleted:
-                talk.complain(f" You specified a non-existent {what} '{name}'.\n")
-                fine = False
-    return fine
-
-
-async def add_coordinator(talk: Talk, argv: Sequence[str]) -> None:
-    where = Where()
-    given = user_conditions(talk, argv, where)
-    if talk.exit_code:
-        return
-    if not given:
-        talk.complain(" You need to specify conditions to to add the coordinator.\n")
-        return
-    if not _check_coordinators(talk, where, True):
-        return
-    users, accounts = where.users or [], where.accounts or []
-    talk.say(" Adding Coordinator User(s)\n" + "".join(f"  {name}\n" for name in users)
-             + " To Account(s) and all sub-accounts\n" + "".join(f"  {name}\n" for name in accounts))
-    if not talk.is_operator and not talk.coordinated().issuperset(accounts):
-        talk.complain(f" Problem adding coordinator: {errors.strerror(errors.ESLURM_ACCESS_DENIED)}\n")
-        return
-    await talk.commit([{"op": "add_coordinator", "account": account, "user": user}
-                       for user in users for account in accounts])
-
-
-async def delete_coordinator(talk: Talk, argv: Sequence[str]) -> None:
-    where = Where()
-    given = user_conditions(talk, argv, where)
-    if talk.exit_code:
-        return
-    if not given:
-        talk.complain(" You need to specify a user list or account list here.\n")
-        return
-    if not _check_coordinators(talk, where, False):
-        return
-    users, accounts = where.users or [], where.accounts or []
-    user_lines = "".join(f"  {name}\n" for name in users)
-    account_lines = "".join(f"  {name}\n" for name in accounts)
-    if users:
-        talk.say(f" Removing Coordinators with user name\n{user_lines}"
-                 + (f" From Account(s)\n{account_lines}" if accounts else " From all accounts\n"))
-    else:
-        talk.say(f" Removing all users from Accounts\n{account_lines}")
-    if not talk.is_operator and not (accounts and talk.coordinated().issuperset(accounts)):
-        deny(talk)
-        return
-    going = [(user, account.name) for account in talk.data.accounts.values() for user in account.coordinators
-             if (not users or user in users) and (not accounts or account.name in accounts)]
-    if not going:
-        talk.say(" Nothing removed\n")
-        talk.exit_code = 1
-        return
-    talk.say(" Removed Coordinators (sub accounts not listed)...\n"
-             + "".join(f"  U = {user:<9} A = {account:<10}\n" for user, account in going))
-    await talk.commit([{"op": "delete_coordinator", "account": account, "user": user} for user, account in going])

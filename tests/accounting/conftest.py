@@ -65,7 +65,7 @@ def postgres() -> Iterator[Callable[[str], str]]:
         yield create
         admin.close()
     finally:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGQUIT)   # at once: nothing of it is kept
         process.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
 
