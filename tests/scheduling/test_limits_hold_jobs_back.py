@@ -22,7 +22,8 @@ def book(*, user: Limits | None = None, account: Limits | None = None, qos: Limi
          partition_qos: Limits | None = None, flags: frozenset[str] = frozenset(), safe: bool = False) -> LimitBook:
     none = Limits()
     groups = [Group("bob", "assoc", user or none), Group("phys", "assoc", account or none),
-              Group("root", "assoc", none), Group("normal", "qos", qos or none, flags=flags), Group("part", "qos", partition_qos or none)]
+              Group("root", "assoc", none),
+              Group("normal", "qos", qos or none, flags=flags), Group("part", "qos", partition_qos or none)]
     return LimitBook(groups, [Subject("bob", "phys", (USER, ACCOUNT, ROOT), QOS, PARTITION_QOS)], safe=safe)
 
 
