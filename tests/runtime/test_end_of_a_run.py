@@ -102,7 +102,7 @@ echo "left: $(pgrep -cf 'sleep {mark}')"; sleep 0.05""")
 
 
 def test_suspended_time_does_not_count(rig):
-    job = waiting(rig, rig.launch("touch ready; for i in $(seq 100); do echo x >> ticks; sleep 0.02; done", limit_s=30))
+    job = waiting(rig, rig.launch("for i in $(seq 100); do echo x >> ticks; sleep 0.02; done", limit_s=30), "ticks")
     rig.call(rig.engine.suspend(job.run))
     time.sleep(0.1)
     before = len(job.lines("ticks"))
