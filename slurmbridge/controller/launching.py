@@ -98,7 +98,8 @@ class Launching:
             array_tasks=tasks, conf_path=world.conf.path,
             warn_signal=request.signal_number if before_end else None,
             warn_before_s=(request.signal_before_s if request.signal_before_s is not None else 60) if before_end else 0,
-            warn_batch=request.signal_batch, settings=self.settings)
+            warn_batch=request.signal_batch, settings=self.settings,
+            het_jobs=tuple(world.jobs.het_components(job)) if job.het_job_id and not job.het_offset else ())
 
     def _end_by(self, job: JobRecord) -> float | None:
         """When the step daemon is to end the job by itself."""

@@ -23,6 +23,7 @@ from slurmbridge.runtime.peers import JOIN_TIMEOUT_S, PeerLost, Peers
 from slurmbridge.runtime.sessions import Sessions
 from slurmbridge.runtime.wake import Waker
 
+CATCH_UP_S = 0.5
 ATTACH_TIMEOUT_S = 60.0
 """How long an srun allocation waits for its srun."""
 REASONS = {"TIME LIMIT": "TimeLimit", "NODE FAILURE": "NodeFail", "PREEMPTION": "Preempted", "JOB REQUEUE": "Requeued",
@@ -103,7 +104,10 @@ class StepDaemon:
             await self.sessions.gone()
             await self.children.end_others(set())
         finished = {"kind": "finished", "at_s": round(time.time(), 6), "exit_status": status, **self._why()}
-        self.journal.append_lines([ended, finished] if quick else [finished])
+        written = self.journal.append_lines([ended, finished] if quick else [finished])
+        while not written:
+            await asyncio.sleep(CATCH_UP_S)   # nobody else knows how the run ended
+            written = self.journal.catch_up()
         self.journal.sync()
         await self.waker.wake_surely()
         await self.sessions.clients_gone()
@@ -182,7 +186,15 @@ class StepDaemon:
     # ---- what is told -----------------------------------------------------------------------------------------------
 
     def _tell(self, kind: str, **fields: Any) -> None:
-        self.journal.append(kind, time.time(), **fields)
+        if not self.journal.append(kind, time.time(), **fields):
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """The disk is full: what could not be written is tried again."""
+        if self.journal.catch_up():
+            self.waker.wake()
+        else:
+            asyncio.get_running_loop().call_later(CATCH_UP_S, self._catch_up)
 
     def tell(self, kind: str, **fields: Any) -> None:
         """Writes an event and wakes the engine."""

@@ -118,6 +118,8 @@ def batch_environment(order: RunOrder, login: Mapping[str, str] | None = None) -
         env["SLURM_NTASKS"] = env["SLURM_NPROCS"] = str(tasks)
     if "SLURM_CPUS_PER_TASK" in env:
         env["SLURM_CPUS_PER_TASK"] = str(request.cpus_per_task or 1)
+    if request.tres_per_task:
+        env["SLURM_TRES_PER_TASK"] = request.tres_per_task
     head = order.nodes[0]
     env |= node_variables(head, head.cpus)
     gpus = gpu_indices(head)
@@ -130,7 +132,30 @@ def batch_environment(order: RunOrder, login: Mapping[str, str] | None = None) -
         "SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_GTIDS": "0",
         "TMPDIR": env.get("TMPDIR", "/tmp"),
     }
-    return env | bridge_variables(order)
+    return env | order.het_environment | bridge_variables(order)
+
+
+HET_VARIABLES = ("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_NUM_NODES", "SLURM_JOB_NODELIST", "SLURM_JOB_PARTITION",
+                 "SLURM_JOB_CPUS_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_NODE", "SLURM_JOB_ACCOUNT",
+                 "SLURM_JOB_QOS", "SLURM_JOB_RESERVATION")
+
+
+def het_variables(components: Sequence[RunOrder]) -> dict[str, str]:
+    """What a het job's script finds of each component, under today's and the old (PACK) names."""
+    found = {"SLURM_HET_SIZE": str(len(components)), "SLURM_PACK_SIZE": str(len(components))} if components else {}
+    for number, order in enumerate(components):
+        known = allocation_variables(order)
+        own = {name: known[name] for name in HET_VARIABLES if name in known}
+        own["SLURM_TASKS_PER_NODE"] = tasks_per_node_text(job_task_counts(order))
+        request = order.request
+        if request.num_tasks_given and request.num_tasks:
+            own["SLURM_NTASKS"] = own["SLURM_NPROCS"] = str(request.num_tasks)
+        if request.cpus_per_task is not None:
+            own |= {"SLURM_CPUS_PER_TASK": str(request.cpus_per_task),
+                    "SLURM_TRES_PER_TASK": request.tres_per_task or f"cpu={request.cpus_per_task}"}
+        for name, value in own.items():
+            found |= {f"{name}_HET_GROUP_{number}": value, f"{name}_PACK_GROUP_{number}": value}
+    return found
 
 
 def _option_variables(request: JobRequest) -> dict[str, str]:

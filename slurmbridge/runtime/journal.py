@@ -5,6 +5,7 @@ last line is recognisable. The line number is the event's sequence.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -12,23 +13,38 @@ from typing import Any
 
 
 class JournalWriter:
-    """Appends to an open descriptor (O_APPEND), which may have been opened by a more privileged process."""
+    """Appends to an open descriptor (O_APPEND), which may have been opened by a more privileged process.
+
+    What a full disk does not take is kept in order and written first by the next ``append`` or ``catch_up``.
+    """
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        self._behind = b""
 
-    def append(self, kind: str, at_s: float, **fields: Any) -> None:
-        """Raises OSError (disk full): nothing was appended then, or a torn line that readers skip."""
-        self.append_lines([{"kind": kind, "at_s": round(at_s, 6), **fields}])
+    def append(self, kind: str, at_s: float, **fields: Any) -> bool:
+        """Whether all of it is written."""
+        return self.append_lines([{"kind": kind, "at_s": round(at_s, 6), **fields}])
 
-    def append_lines(self, entries: list[dict[str, Any]]) -> None:
-        data = "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in entries).encode("ascii")
-        if os.write(self.fd, data) != len(data):
-            os.write(self.fd, b"\n")
-            raise OSError("journal: short write")
+    def append_lines(self, entries: list[dict[str, Any]]) -> bool:
+        """Whether all of it is written."""
+        lines = "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in entries)
+        self._behind += lines.encode("ascii")
+        return self.catch_up()
+
+    def catch_up(self) -> bool:
+        """Whether nothing is left to write."""
+        while self._behind:
+            try:
+                written = os.write(self.fd, self._behind)
+            except OSError:
+                return False
+            self._behind = self._behind[written:]
+        return True
 
     def sync(self) -> None:
-        os.fdatasync(self.fd)
+        with contextlib.suppress(OSError):     # not every file system can
+            os.fdatasync(self.fd)
 
 
 @dataclass(slots=True)

@@ -65,6 +65,7 @@ class RunOrder:
     het_offset: int = 0
     licenses: str = ""
     settings: dict[str, str] = field(default_factory=dict)
+    het_environment: dict[str, str] = field(default_factory=dict)   # HET_GROUP variables of a script
 
     @property
     def run_name(self) -> str:

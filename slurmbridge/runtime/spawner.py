@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import gc
 import json
@@ -34,6 +35,9 @@ from slurmbridge.runtime.wake import Waker
 
 LOST_STATUS = 9
 """Wait status of a run whose step daemon was killed: as if by SIGKILL."""
+TICK_S = 2.0
+ALONE_S = 120.0
+"""How long a spawner without runs stays when no engine is connected."""
 SOCKET_NAME, LOCK_NAME, WAKE_NAME = "spawner.sock", "spawner.lock", "wake"
 JOURNAL_NAME, SCRIPT_NAME = "journal", "slurm_script"
 
@@ -59,6 +63,7 @@ class Spawner:
         self.selector = selectors.DefaultSelector()
         self.stopping = False
         self.buffers: dict[socket.socket, bytes] = {}
+        self.unclosed: dict[str, Run] = {}    # lost runs whose last line the disk did not take
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -77,9 +82,16 @@ class Spawner:
         self.selector.register(wake_read, selectors.EVENT_READ, self._child_changed)
         gc.collect()
         gc.freeze()
-        while not (self.stopping and not self.runs):
-            for key, _ in self.selector.select():
+        idle_s = 0.0
+        while not (self.stopping and not self.runs) and idle_s < ALONE_S:
+            ready = self.selector.select(TICK_S)
+            for key, _ in ready:
                 key.data(key.fileobj)
+            idle_s = 0.0 if ready or self.runs or self.buffers else idle_s + TICK_S
+            if self.unclosed and not ready:
+                unclosed, self.unclosed = self.unclosed, {}
+                for run in unclosed.values():
+                    self._close_lost(run)
         with contextlib.suppress(OSError):
             os.unlink(self._socket_path())
 
@@ -213,7 +225,7 @@ class Spawner:
             run.address = order.nodes[0].address
             journal_fd = os.open(run.journal, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
             journal = JournalWriter(journal_fd)
-            journal.append("launched", time.time(), credential=order.credential, address=run.address)
+            written = journal.append("launched", time.time(), credential=order.credential, address=run.address)
             for index, listener in enumerate(listeners):
                 pid = os.fork()
                 if pid == 0:
@@ -221,9 +233,11 @@ class Spawner:
                 run.daemons[pid] = -1
                 run.head = run.head or pid
             now = round(time.time(), 6)
-            journal.append_lines([
+            written = written and journal.append_lines([
                 {"kind": "daemon", "at_s": now, "node": index, "name": order.nodes[index].name, "pid": pid,
                  "ticks": processes.start_ticks(pid)} for index, pid in enumerate(run.daemons)])
+            if not written:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), run.journal)
             self.runs[run.name] = run
             os.write(go_write, bytes(len(run.daemons)))
         except OSError:
@@ -333,6 +347,9 @@ class Spawner:
                 else:
                     writer.append("launch_failed", time.time(), node="", reason="NotStarted",
                                   message="the run was never started")
+                if not writer.catch_up():     # a torn line is skipped by readers
+                    self.unclosed[run.name] = run
+                    os.write(fd, b"\n")
                 writer.sync()
             finally:
                 os.close(fd)
@@ -340,6 +357,7 @@ class Spawner:
             return
         except OSError as error:
             print(f"{run.name}: {error}", file=sys.stderr, flush=True)
+            self.unclosed[run.name] = run
         Waker(run.wake_path, run.name).wake()
 
 

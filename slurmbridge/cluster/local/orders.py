@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from slurmbridge.cluster.port import LaunchOrder
+from slurmbridge.cluster.port import LaunchOrder, RunId
+from slurmbridge.runtime import environment
 from slurmbridge.runtime.order import NodeShare, RunOrder
 from slurmbridge.views.records import JobRecord, NodeRecord
 
@@ -29,7 +31,10 @@ def run_order(order: LaunchOrder, nodes: dict[str, NodeRecord], controller_url: 
         mem_per_cpu_mb=job.mem_per_cpu_mb, mem_per_node_mb=job.mem_per_node_mb,
         array_job_id=job.array_job_id, array_task_id=job.array_task_id,
         **_array_facts(job, task_ids), het_job_id=job.het_job_id, het_offset=job.het_offset,
-        licenses=job.request.licenses or "", settings=dict(order.settings))
+        licenses=job.request.licenses or "", settings=dict(order.settings),
+        het_environment=environment.het_variables([
+            run_order(replace(order, job=part, het_jobs=(), run=RunId(part.job_id, part.restarts)), nodes)
+            for part in order.het_jobs if part.allocation]))
 
 
 def _array_facts(job: JobRecord, task_ids: tuple[int, ...]) -> dict[str, int]:

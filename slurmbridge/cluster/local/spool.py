@@ -1,6 +1,7 @@
 """Directories of the local engine: where runs are written down, and where their users reach sockets and scripts."""
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from slurmbridge.cluster.port import RunId
 from slurmbridge.runtime.journal import JournalReader
-from slurmbridge.runtime.spawner import JOURNAL_NAME
+from slurmbridge.runtime.spawner import JOURNAL_NAME, LOCK_NAME
 
 REACH_LIMIT = 70
 """Bytes of the directory below which ``<job>.<restart>/n<node>`` must still make a socket path."""
@@ -39,6 +40,18 @@ def reach_directory(run: Path) -> Path:
         raise PermissionError(f"{path} belongs to somebody else")
     path.chmod(0o711)
     return path
+
+
+def spawner_lives(state: Path) -> bool:
+    """Whether a spawner still works for this state."""
+    try:
+        with open(state / "run" / LOCK_NAME, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _all_may_pass(path: Path) -> bool:
