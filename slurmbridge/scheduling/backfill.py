@@ -214,7 +214,7 @@ class _Backfill:
                     return "", counted
                 continue
             usable = mask_of(left, len(columns))
-            window = Window(self.now_s, start_s, later_s, job.now_only, frozenset(), settings.kill_wait_s,
+            window = Window(self.now_s, start_s, later_s, job.now_only, settings.kill_wait_s,
                             settings.over_time_limit_s, settings.bf_busy_nodes)
             answer = with_features(self.future, question, usable, window, job.features)
             if answer is None:

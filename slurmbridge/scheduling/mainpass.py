@@ -11,6 +11,7 @@ from slurmbridge.scheduling import pick, reservations
 from slurmbridge.scheduling.columns import FOREVER_S, BoolArray, IntArray
 from slurmbridge.scheduling.eligible import partition_reasons
 from slurmbridge.scheduling.pick import Outcome
+from slurmbridge.scheduling.preempt import candidates
 from slurmbridge.scheduling.reservations import ReservationView
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import MAIN, REASONS, Plan, Snapshot, Start
@@ -150,9 +151,12 @@ class _Loop:
             return Outcome(pick.NOT_AVAIL), view
         uid = int(self.queue.uid[row])
         outcome = Outcome(pick.BUSY)
+        job_id = int(self.queue.job_id[row])
+        victims = candidates(state.snapshot, state.running, job_id, self.queue.qos.get(job_id, ""), name,
+                             state.preempted)
         for features in ((demand.prefer, demand.features) if demand.prefer else (demand.features,)):
             outcome = pick.try_now(state, demand, columns.partitions[name], uid, features=features, view=view,
-                                   limit_nodes=limit_nodes)
+                                   limit_nodes=limit_nodes, victims=victims)
             if outcome.code == pick.SUCCESS:
                 break
         if outcome.code == pick.NOT_AVAIL and demand.required is None and state.limits is None:
@@ -173,8 +177,14 @@ class _Loop:
             if word:
                 self._limited(row, word)
                 return False
-        start = Start(job_id, name, outcome.selected.shares, self.plan.decided_by, limit_s)
+        start = Start(job_id, name, outcome.selected.shares, self.plan.decided_by, limit_s, outcome.preempted)
         self.plan.starts.append(start)
+        if outcome.preempted:
+            state.preempted.update(outcome.preempted)
+            state.ended.add(job_id)
+            state.set_reason(row, RESOURCES)
+            self._block(row, int(self.queue.partition[row]))
+            return False
         state.start(row, start)
         if state.all_begun(row):
             state.ended.add(job_id)

@@ -5,14 +5,16 @@ available and against all nodes, so that "busy", "not available" and "never" are
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slurmbridge.scheduling import features as feature_grammar
-from slurmbridge.scheduling.columns import NO_USER, BoolArray, Partition
+from slurmbridge.scheduling.columns import NO_USER, BoolArray, Partition, RunningJob
 from slurmbridge.scheduling.demand import MANY, Demand, Question, ask, node_bounds
 from slurmbridge.scheduling.features import Feature
+from slurmbridge.scheduling.preempt import make_room
 from slurmbridge.scheduling.reservations import OPEN, ReservationView
 from slurmbridge.scheduling.select import Selected, can_now, could_ever
 from slurmbridge.scheduling.state import PassState
@@ -30,12 +32,14 @@ class Outcome:
     selected: Selected | None = None
     possible: int = 0
     message: str = ""
+    preempted: tuple[int, ...] = ()           # jobs that must end before the selection is free
 
 
 def try_now(state: PassState, demand: Demand, partition: Partition, uid: int, *, features: tuple[Feature, ...],
             exclude: BoolArray | None = None, limit_nodes: int = MANY, test_only: bool = False,
-            view: ReservationView = OPEN) -> Outcome:
-    """Whether the job can start now. ``exclude``: nodes planned for others; ``test_only``: no shares are worked out."""
+            view: ReservationView = OPEN, victims: Sequence[RunningJob] = ()) -> Outcome:
+    """Whether the job can start now. ``exclude``: nodes planned for others; ``test_only``: no shares are worked out;
+    ``victims``: jobs that it may preempt."""
     columns = state.snapshot.cluster
     base, grouped = demand.feature_nodes(columns, features)
     base = base & columns.partition_nodes[partition.name]
@@ -57,7 +61,7 @@ def try_now(state: PassState, demand: Demand, partition: Partition, uid: int, *,
     if bounds[1] < bounds[0]:
         return Outcome(POLICY if limit_nodes < bounds[0] else PART_CONFIG)
     question = replace(ask(columns, demand, partition, state.snapshot.settings, bounds), features=features)
-    search = _Search(state, uid, view.closed, test_only, view.overlap)
+    search = _Search(state, uid, view.closed, test_only, view.overlap, victims)
     groups = feature_grammar.counted_groups(
         features, feature_grammar.lookup_in(columns.features, len(columns))) if features else []
     if groups:
@@ -102,6 +106,7 @@ class _Search:
     closed: BoolArray | None                  # nodes reserved for others
     test_only: bool
     overlap: bool
+    victims: Sequence[RunningJob] = ()
 
     def available(self) -> BoolArray:
         return self.state.available if self.closed is None else self.state.available & ~self.closed
@@ -145,6 +150,9 @@ class _Search:
             found = can_now(question, tried, state.use, with_shares=not self.test_only)
             if found is not None and found.count <= question.max_nodes:
                 return Outcome(SUCCESS, found, found.count)
+            room = make_room(question, mine, state.use, self.uid, self.victims) if self.victims else None
+            if room is not None:
+                return Outcome(SUCCESS, room[0], room[0].count, preempted=room[1])
             if (ever and runnable) or int(total.sum()) < question.min_nodes:
                 continue
             if not runnable and int(usable.sum()) >= question.min_nodes:

@@ -32,6 +32,7 @@ class QueueRow:
     deadline_s: int = 0                       # --deadline; 0: none
     preempt_rank: int = 0                     # preempt/qos: jobs whose QOS can preempt others come first
     reason: int = 0                           # index into snapshot.REASONS of what the job shows now
+    qos: str = ""                             # preempt/qos: whom the job may preempt
     eligible: bool = True                     # not held, begin time reached, dependencies met, association known
 
 
@@ -60,6 +61,7 @@ class QueueColumns:
     def __init__(self, capacity: int = 64) -> None:
         self.shapes: list[Shape] = []
         self.partitions: list[str] = []
+        self.qos: dict[int, str] = {}         # job id -> QOS, of jobs that have one
         self._shape_index: dict[Shape, int] = {}
         self._partition_index: dict[str, int] = {}
         self._rows: dict[int, list[int]] = {}
@@ -97,6 +99,7 @@ class QueueColumns:
 
     def remove(self, job_id: int) -> None:
         """Takes the job's rows out; unknown jobs are none."""
+        self.qos.pop(job_id, None)
         for at in self._rows.pop(job_id, ()):
             self.live[at] = False
             self.eligible[at] = False
@@ -132,6 +135,8 @@ class QueueColumns:
         self.partition[at] = _intern(row.partition, self.partitions, self._partition_index)
         self.shape[at] = _intern(row.shape, self.shapes, self._shape_index)
         self.eligible[at] = row.eligible
+        if row.qos:
+            self.qos[row.job_id] = row.qos
 
     def _grow(self) -> None:
         for name in (*_COLUMNS, "live", "eligible"):

@@ -63,7 +63,7 @@ def _now(question: Question, at: IntArray, use: Use, with_shares: bool) -> Selec
     if choice is None:
         return None
     if not with_shares:
-        return sized(question, fitted, choice)
+        return Selected(_mask(question, fitted, choice), max(question.min_cpus, question.job_min_nodes))
     shares = allocate(question, fitted, choice, use)
     if shares is None:
         return None

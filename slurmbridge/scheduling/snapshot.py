@@ -87,9 +87,22 @@ class SchedulerSettings:
     max_tasks_per_node: int = 512
 
 
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Who may preempt whom, besides PriorityTier (preempt/partition_prio). ``victims``: QOS -> the QOSes it may
+    preempt; ``qos_mode``: their PreemptMode ("" or absent: the cluster's); ``in_progress``: waiting
+    jobs that have preempted others and wait for these to end."""
+
+    victims: dict[str, frozenset[str]] = field(default_factory=dict)
+    qos_priority: dict[str, int] = field(default_factory=dict)
+    qos_mode: dict[str, str] = field(default_factory=dict)
+    in_progress: frozenset[int] = frozenset()
+
+
 @dataclass(slots=True)
 class Snapshot:
-    """Everything a pass may know. ``limits`` None: no limits are enforced (see scheduling.limits.LimitBook)."""
+    """Everything a pass may know. ``limits`` None: no limits are enforced (see scheduling.limits.LimitBook);
+    ``preemption`` None: nobody is preempted."""
 
     now_s: int
     cluster: ClusterColumns
@@ -98,6 +111,7 @@ class Snapshot:
     reservations: tuple[Reservation, ...] = ()
     licenses_used: dict[str, int] = field(default_factory=dict)
     limits: LimitBook | None = None
+    preemption: Preemption | None = None
     full_queue: bool = True                   # main pass: test every row, not only default_queue_depth of them
     planned: BoolArray | None = None          # nodes that the last backfill pass planned for a later job
 
@@ -106,7 +120,8 @@ class Snapshot:
 class Start:
     """This job (one task of it, when it is an array) starts now. ``shares`` in node order, which is rank order.
 
-    ``time_limit_s`` is what it was started with (shorter than asked with --time-min). ``preempted`` must end first."""
+    ``time_limit_s`` is what it was started with (shorter than asked with --time-min). With ``preempted`` it does not
+    start yet: these jobs must end first, it waits (Resources) and is tried again."""
 
     job_id: int
     partition: str

@@ -32,6 +32,7 @@ class PassState:
     touched: BoolArray
     node_counts: dict[int, int] = field(default_factory=dict)        # row -> nodes it would get (NumNodes)
     ended: set[int] = field(default_factory=set)                      # job ids that started or were held in this pass
+    preempted: set[int] = field(default_factory=set)                  # jobs that must end for others
     begun: Counter[int] = field(default_factory=Counter)              # job id -> tasks started in this pass
 
     def set_reason(self, row: int, code: int, description: str = "") -> None:

@@ -31,13 +31,12 @@ class Answer:
 @dataclass(slots=True)
 class Window:
     """``start_s``: not before (jobs ending by then are gone); ``end_s``: jobs ending later are not removed (0: no
-    bound); ``now_only``: do not look into the future; ``preemptable``: job ids that would make room."""
+    bound); ``now_only``: do not look into the future."""
 
     now_s: int
     start_s: int
     end_s: int = 0
     now_only: bool = False
-    preemptable: frozenset[int] = frozenset()
     kill_wait_s: int = 30
     over_time_s: int = 0
     prefer_busy: bool = False
@@ -50,7 +49,7 @@ def will_run(future: Future, question: Question, nodes: BoolArray, window: Windo
         found = _test(future, question, 0, nodes, packed, prefer_busy=False, avoid=completing)
         if found is not None:
             return Answer(window.now_s, found)
-        if window.now_only and not window.preemptable:
+        if window.now_only:
             return None
     if window.start_s > window.now_s or completing.any() or future.ended_by(window.start_s):
         found = _test(future, question, window.start_s, nodes, packed, prefer_busy=False, avoid=None)

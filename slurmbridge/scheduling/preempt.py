@@ -1,0 +1,89 @@
+"""Which running jobs a waiting job may push aside, and which of them it takes (PreemptType, slurm.conf(5)).
+
+As in slurmctld, candidates leave one after another, the least important first, until the job fits; the one that made
+room is then tried first once more, so that fewer have to go. Only those on the nodes chosen are preempted.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slurmbridge.scheduling.columns import NO_USER, BoolArray, ClusterColumns, RunningJob, Use, release
+from slurmbridge.scheduling.demand import Question
+from slurmbridge.scheduling.select import Selected, can_now
+from slurmbridge.scheduling.snapshot import Preemption, Snapshot
+
+MOST_NODES = 0xFFFF
+
+
+def candidates(snapshot: Snapshot, running: dict[int, RunningJob], job_id: int, qos: str, partition: str,
+               spared: set[int]) -> list[RunningJob]:
+    """Jobs that job ``job_id`` may preempt, the first to go first. ``spared``: those preempted already in this pass."""
+    rules, columns = snapshot.preemption, snapshot.cluster
+    if rules is None or job_id in rules.in_progress or snapshot.settings.preempt_type == "preempt/none":
+        return []
+    members = columns.partition_nodes[partition]
+    by_qos = snapshot.settings.preempt_type == "preempt/qos"
+    found = []
+    for victim in running.values():
+        if victim.job_id in spared or victim.job_id not in columns.running or victim.suspended:
+            continue
+        if victim.preempt_exempt_until_s > snapshot.now_s or _mode(rules, snapshot, victim, by_qos) == "OFF":
+            continue
+        if by_qos:
+            may = victim.qos in rules.victims.get(qos, ())
+        else:
+            may = _tier(columns, victim.partition) < _tier(columns, partition)
+        if may and any(members[columns.index[share.node]] for share in victim.shares):
+            found.append(victim)
+    return sorted(found, key=lambda victim: _importance(rules, columns, victim, by_qos))
+
+
+def _mode(rules: Preemption, snapshot: Snapshot, victim: RunningJob, by_qos: bool) -> str:
+    """The victim's PreemptMode: its QOS's or partition's, else the cluster's."""
+    partition = snapshot.cluster.partitions.get(victim.partition)
+    own = rules.qos_mode.get(victim.qos, "") if by_qos else partition.preempt_mode if partition is not None else ""
+    return (own or snapshot.settings.preempt_mode).upper()
+
+
+def _tier(columns: ClusterColumns, partition: str) -> int:
+    found = columns.partitions.get(partition)
+    return found.tier if found is not None else 0
+
+
+def _importance(rules: Preemption, columns: ClusterColumns, victim: RunningJob, by_qos: bool) -> tuple[int, int]:
+    """Lowest first; among equals the job with the most nodes."""
+    rank = rules.qos_priority.get(victim.qos, 0) if by_qos else _tier(columns, victim.partition)
+    return rank, MOST_NODES - min(len(victim.shares), MOST_NODES)
+
+
+def make_room(question: Question, nodes: BoolArray, use: Use, uid: int, victims: Sequence[RunningJob],
+              ) -> tuple[Selected, tuple[int, ...]] | None:
+    """The nodes the job would get, and the jobs that must end for it; None when all of them are not enough."""
+    found = _without(question, nodes, use, uid, victims)
+    if found is None:
+        return None
+    count, selected = found
+    again = [victims[count - 1], *victims[:count - 1]]
+    better = _without(question, nodes, use, uid, again)
+    if better is not None:
+        count, selected = better
+        victims = again
+    columns = question.columns
+    on_them = tuple(victim.job_id for victim in victims[:count]
+                    if any(selected.nodes[columns.index[share.node]] for share in victim.shares))
+    return selected, on_them
+
+
+def _without(question: Question, nodes: BoolArray, use: Use, uid: int,
+             victims: Sequence[RunningJob]) -> tuple[int, Selected] | None:
+    """How many of the first victims must go, and the selection then."""
+    left = use.copy()
+    for count, victim in enumerate(victims, 1):
+        release(question.columns, left, victim)
+        open_nodes = nodes & ~left.whole & ((left.owner == NO_USER) | (left.owner == uid))
+        if question.demand.whole_user or question.partition.exclusive_user:
+            open_nodes &= left.jobs == 0
+        found = can_now(question, open_nodes, left, with_shares=True)
+        if found is not None and found.count <= question.max_nodes:
+            return count, found
+    return None
