@@ -1,6 +1,7 @@
 """sacct(1): what the ledger knows of jobs and steps, past and present."""
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from slurmbridge.views.session import Reply, Session
 _STATES = (states.PENDING, states.RUNNING, states.SUSPENDED, states.COMPLETED, states.CANCELLED, states.FAILED,
            states.TIMEOUT, states.NODE_FAIL, states.PREEMPTED, states.BOOT_FAIL, states.DEADLINE, states.OUT_OF_MEMORY)
 _RULE = "-" * 80
+_MANY_ROWS = 300
 
 
 @command
@@ -30,12 +32,18 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         lines = "".join(f"sacct: error:  {word}\n" for word in options.operands)
         raise Stop.error("sacct", f"Unknown arguments:\n{lines}".rstrip("\n"))
     bits_length = array.text_length(env.get("SLURM_BITSTR_LEN"))
-    jobs = await sacct_select.find(session, options, bits_length)
+    found = await sacct_select.fetch(session, options)
     notes = "".join(options.warnings) + warning
     if options.script or options.environment:
+        jobs = sacct_select.choose(found, options, bits_length)
         return Reply("".join(_text(job, options, session) for job in jobs), notes)
     printer = ColumnPrinter(columns, parsable=options.parsable, delimiter=options.delimiter, header=options.header)
-    return Reply(printer.header_text() + printer.rows(_lines(jobs, options)), notes)
+
+    def print_all() -> str:
+        return printer.header_text() + printer.rows(_lines(sacct_select.choose(found, options, bits_length), options))
+
+    many = len(found.rows) > _MANY_ROWS        # then not in the event loop's thread, which others wait for
+    return Reply(await asyncio.to_thread(print_all) if many else print_all(), notes)
 
 
 def _fields(options: Options, env: Mapping[str, str], session: Session) -> tuple[tuple[sacct_fields.Field, ...], str]:

@@ -1,7 +1,8 @@
 """Which jobs sacct shows: filters, time window, duplicates and order, as slurmdbd and sacct apply them."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from slurmbridge.commands.common import JobName
@@ -15,14 +16,24 @@ from slurmbridge.views.session import Session, Views
 Row = Mapping[str, Any]
 
 
-async def find(session: Session, options: Options, bits_length: int = array.DEFAULT_TEXT_LENGTH) -> list[Job]:
-    """The jobs that were asked for and that the caller may see, in sacct's order, with their steps where wanted."""
-    if options.nothing:
-        return []
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows of the ledger, and what else is needed to choose among them."""
+
+    rows: Sequence[Row]
+    leaders: frozenset[int]                   # of heterogeneous jobs that are wanted whole
+    tres_ids: Mapping[str, int]
+    node_spans: Sequence[tuple[int, int]]     # when the cluster had one of the nodes asked for
+
+
+async def fetch(session: Session, options: Options) -> Found:
+    """All rows that may be wanted and that the caller may see."""
     views = session.views
+    leaders: frozenset[int] = frozenset()
+    if options.nothing:
+        return Found((), leaders, {}, ())
     options.set_window()                       # slurmdbd applies the defaults once more
     filters: dict[str, Any] = {"uids": options.uids or None, "gids": options.gids or None}
-    leaders: frozenset[int] = frozenset()
     if options.jobs:
         ids = [name.job_id for name in options.jobs]
         if options.whole_het:
@@ -36,12 +47,19 @@ async def find(session: Session, options: Options, bits_length: int = array.DEFA
     if _is_private(session, options):
         own, led = session.identity.user_name, Tree(views.accounting).coordinated(session.identity.user_name)
         rows = [row for row in rows if row["user_name"] == own or row["account"] in led]
-    chosen = [row for row in rows if _is_wanted(row, options, views, leaders) and _in_window(row, options)]
+    spans = await _node_spans(views, options) if options.nodes else ()
+    return Found(rows, leaders, dict(views.accounting.tres), spans)
+
+
+def choose(found: Found, options: Options, bits_length: int = array.DEFAULT_TEXT_LENGTH) -> list[Job]:
+    """The jobs that were asked for, in sacct's order, with their steps where wanted. For any thread."""
+    tests = list(_tests(options, found))
+    chosen = [row for row in found.rows if _in_window(row, options) and all(test(row) for test in tests)]
     chosen.sort(key=lambda row: (row["job_id"], -row["submit_s"]))
     window = Window(options.start_s, options.end_s, options.now, options.truncate)
     kept = _without_duplicates(chosen, options) if not options.duplicates else chosen
     if options.nodes:
-        kept = await _on_nodes(views, options, kept)
+        kept = _on_nodes(options, kept, found.node_spans)
     jobs = [make_job(row, window, bits_length) for row in kept]
     jobs.sort(key=lambda job: (job.submit_s, job.array_job_id, job.array_task_id, job.job_id))
     if options.steps and options.states != [states.PENDING]:
@@ -68,24 +86,33 @@ def _is_private(session: Session, options: Options) -> bool:
 # ---------------------------------------------------------------------------------------------------------- filters
 
 
-def _is_wanted(row: Row, options: Options, views: Views, leaders: frozenset[int]) -> bool:
-    if options.jobs and row["het_job_id"] not in leaders and not any(
-            _is_job(row, name, options) for name in options.jobs):
-        return False
-    if not options.duplicates and row["state"] == states.REVOKED:
-        return False
-    return (_matches(row["account"], options.accounts) and _matches(row["name"], options.names)
-            and _matches(row["partition"], options.partitions) and _matches(row["qos"], options.qos)
-            and _matches(row["wckey"], options.wckeys) and _matches(str(row["assoc_id"]), options.associations)
-            and (not options.reasons or row.get("reason", "None") in options.reasons)
-            and _has_constraints(row, options.constraints) and _has_flags(row, options.flags)
-            and _in_range(row.get("alloc_nodes", len(row.get("nodes") or ())), options.node_range)
-            and _in_range(_filter_cpus(row, views), options.cpu_range)
-            and _in_range(_limit(row), (options.limit_min, options.limit_max)))
+def _tests(options: Options, found: Found) -> Iterator[Callable[[Row], bool]]:
+    """What the options ask of a row."""
+    if options.jobs:
+        yield lambda row: row["het_job_id"] in found.leaders or any(
+            _is_job(row, name, options) for name in options.jobs)
+    if not options.duplicates:
+        yield lambda row: row["state"] != states.REVOKED
+    for key, wanted in (("account", options.accounts), ("name", options.names), ("partition", options.partitions),
+                        ("qos", options.qos), ("wckey", options.wckeys), ("assoc_id", options.associations)):
+        if wanted:
+            yield _matching(key, frozenset(wanted))
+    if options.reasons:
+        yield lambda row: row.get("reason", "None") in options.reasons
+    if options.constraints:
+        yield lambda row: _has_constraints(row, options.constraints)
+    if options.flags is not None:
+        yield lambda row: _has_flags(row, options.flags or frozenset())
+    if options.node_range[0]:
+        yield lambda row: _in_range(row.get("alloc_nodes", len(row.get("nodes") or ())), options.node_range)
+    if options.cpu_range[0]:
+        yield lambda row: _in_range(_filter_cpus(row, found.tres_ids), options.cpu_range)
+    if options.limit_min:
+        yield lambda row: _in_range(_limit(row), (options.limit_min, options.limit_max))
 
 
-def _matches(value: str, wanted: Sequence[str]) -> bool:
-    return not wanted or value.lower() in wanted
+def _matching(key: str, wanted: frozenset[str]) -> Callable[[Row], bool]:
+    return lambda row: str(row[key]).lower() in wanted
 
 
 def _has_constraints(row: Row, wanted: Sequence[str]) -> bool:
@@ -93,9 +120,8 @@ def _has_constraints(row: Row, wanted: Sequence[str]) -> bool:
     return all(word in given for word in wanted)
 
 
-def _has_flags(row: Row, wanted: frozenset[str] | None) -> bool:
-    if wanted is None:
-        return True
+def _has_flags(row: Row, wanted: frozenset[str]) -> bool:
+    """Any of them; none wanted: the row must have none."""
     has = set(row.get("job_flags") or (f"Sched{row.get('scheduler', 'Main')}", "StartReceived"))
     if not row.get("job_flags") and not row["start_s"]:
         has = {FLAGS[-1]}
@@ -104,15 +130,12 @@ def _has_flags(row: Row, wanted: frozenset[str] | None) -> bool:
 
 def _in_range(value: int, wanted: tuple[int, int]) -> bool:
     low, high = wanted
-    if not low:
-        return True
     return low <= value <= high if high else value == low
 
 
-def _filter_cpus(row: Row, views: Views) -> int:
+def _filter_cpus(row: Row, ids: Mapping[str, int]) -> int:
     """What slurmdbd takes for the CPUs: the number behind the last ``1=`` of the allocated TRES, so with GPUs (1001)
     it counts those. Kept, as scripts see it."""
-    ids = views.accounting.tres
     alloc: Mapping[str, int] = row.get("tres_alloc") or {}
     count = 0
     for name, value in sorted(alloc.items(), key=lambda item: ids.get(item[0], 0)):
@@ -188,18 +211,25 @@ def _without_duplicates(rows: Iterable[Row], options: Options) -> list[Row]:
     return kept
 
 
-async def _on_nodes(views: Views, options: Options, rows: Iterable[Row]) -> list[Row]:
+async def _node_spans(views: Views, options: Options) -> list[tuple[int, int]]:
+    wanted = _hosts(options.nodes)
+    events = await views.ledger_query("events", nodes=[""], start_s=options.start_s or None, end_s=options.end_s)
+    return [(event["start_s"], event["end_s"] or options.now + 1) for event in events
+            if event.get("nodes") and wanted & _hosts(event["nodes"])]
+
+
+def _on_nodes(options: Options, rows: Iterable[Row], spans: Sequence[tuple[int, int]]) -> list[Row]:
     """Jobs that had one of these nodes, and that started while the cluster had one of them."""
-    try:
-        wanted = frozenset(hostlist.expand(options.nodes))
-    except hostlist.HostlistError:
-        return []
-    spans = []
-    for event in await views.ledger_query("events", nodes=[""], start_s=options.start_s or None, end_s=options.end_s):
-        if event.get("nodes") and wanted & set(hostlist.expand(event["nodes"])):
-            spans.append((event["start_s"], event["end_s"] or options.now + 1))
+    wanted = _hosts(options.nodes)
     return [row for row in rows if wanted & set(row.get("nodes") or ())
             and (not spans or any(first <= (row["start_s"] or 0) < last for first, last in spans))]
+
+
+def _hosts(text: str) -> frozenset[str]:
+    try:
+        return frozenset(hostlist.expand(text))
+    except hostlist.HostlistError:
+        return frozenset()
 
 
 def _add_steps(job: Job, options: Options, window: Window) -> None:
@@ -220,6 +250,6 @@ def _add_steps(job: Job, options: Options, window: Window) -> None:
     if wanted:
         steps = [step for step in steps if str(step["step_id"]) in wanted]
     if options.nodes:
-        asked = frozenset(hostlist.expand(options.nodes))
+        asked = _hosts(options.nodes)
         steps = [step for step in steps if asked & set(step.get("nodes") or ())]
     add_steps(job, steps, window)
