@@ -11,8 +11,9 @@ import logging
 import time
 from collections.abc import Sequence
 
-from slurmbridge.controller import queueing
+from slurmbridge.controller import aside, queueing
 from slurmbridge.controller.jobs import lowest_task
+from slurmbridge.controller.late_plans import noted, prune
 from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.transitions import Event, Phase, phase_of
 from slurmbridge.controller.world import World
@@ -25,6 +26,12 @@ log = logging.getLogger(__name__)
 
 COALESCE_S = 0.01
 """Changes that come within this time are one pass."""
+REST = 4.0
+"""After a pass as many times its own length without one: users' commands and jobs' ends have the rest of the time."""
+QUICK_S = 0.1
+"""A backfill pass that takes longer is computed beside the event loop."""
+MANY = 1000
+"""With so many jobs waiting it is taken to be one before the first is timed."""
 HELD = frozenset({
     "JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "BeginTime", "JobArrayTaskLimit"})
 
@@ -36,9 +43,10 @@ class Passes:
         self._world = world
         self._life = life
         self._changed = asyncio.Event()
-        self._backfill_due = True
-        self._last_main = 0.0
-        self._last_backfill = 0.0
+        self._backfill_s: float | None = None     # what the last backfill pass took
+        self._backfill_free = 0.0                 # loop time from when the next may begin
+        self._later: asyncio.TimerHandle | None = None
+        self._aside: asyncio.Task[None] | None = None
         self.main_count = self.backfill_count = 0
         self._expecting: set[int] = set()         # jobs with an expected start
         self._planned = None                      # nodes that the last backfill pass keeps for somebody
@@ -54,20 +62,27 @@ class Passes:
 
     async def run(self) -> None:
         """Until cancelled. A pass that fails is logged and the next one tried."""
-        cost = 0.0
-        while True:
-            timeout = min(self._sched_interval, self._bf_interval if self._with_backfill else self._sched_interval)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), timeout)
-            await asyncio.sleep(max(COALESCE_S, cost))      # at most half of the time goes into passes
-            self._changed.clear()
-            began = time.perf_counter()
-            try:
-                self.once()
-            except Exception:
-                log.exception("scheduling pass")
-                await asyncio.sleep(1)
-            cost = time.perf_counter() - began
+        loop = asyncio.get_running_loop()
+        free = 0.0
+        timeout = min(self._sched_interval, self._bf_interval if self._with_backfill else self._sched_interval)
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), timeout)
+                await asyncio.sleep(max(COALESCE_S, free - loop.time()))
+                self._changed.clear()
+                began = time.perf_counter()
+                try:
+                    self.once()
+                except Exception:
+                    log.exception("scheduling pass")
+                    await asyncio.sleep(1)
+                free = loop.time() + REST * (time.perf_counter() - began)
+        finally:
+            if self._aside is not None:
+                self._aside.cancel()
+            if self._later is not None:
+                self._later.cancel()
 
     def once(self) -> None:
         """One main pass and, when it left somebody waiting, one backfill pass."""
@@ -85,8 +100,49 @@ class Passes:
             self._backfill()
 
     def _backfill(self) -> None:
+        """A backfill pass: now where it is quick, beside the event loop where it is not, later where one just was."""
+        world, loop = self._world, asyncio.get_running_loop()
+        if self._aside is not None or self._later is not None:
+            return
+        if loop.time() < self._backfill_free:
+            self._later = loop.call_at(self._backfill_free, self._backfill_later)
+            return
         self.backfill_count += 1
+        if (self._backfill_s is None and len(world.queue) > MANY) or (self._backfill_s or 0.0) > QUICK_S:
+            self._aside = loop.create_task(self._backfill_aside())
+            return
+        began = time.perf_counter()
         self.apply(scheduler.backfill_pass(self._snapshot()))
+        self._backfilled(time.perf_counter() - began)
+
+    def _backfilled(self, took_s: float) -> None:
+        self._backfill_s = took_s
+        self._backfill_free = asyncio.get_running_loop().time() + min(REST * took_s, self._bf_interval)
+
+    def _backfill_later(self) -> None:
+        self._later = None
+        world = self._world
+        if not len(world.queue) or self.stopped or world.journal.trouble:
+            return
+        try:
+            self.update_priorities()
+            self._backfill()
+        except Exception:
+            log.exception("backfill pass")
+
+    async def _backfill_aside(self) -> None:
+        world, snapshot = self._world, self._snapshot()
+        running_then = dict(world.columns.running)
+        began = time.perf_counter()
+        try:
+            late = await aside.compute(lambda: noted(scheduler.backfill_pass(snapshot), snapshot))
+            if not self.stopped and not world.journal.trouble:
+                self.apply(prune(late, world, running_then))
+        except Exception:
+            log.exception("backfill pass")
+        finally:
+            self._aside = None
+        self._backfilled(time.perf_counter() - began)
 
     def update_priorities(self) -> None:
         world = self._world
