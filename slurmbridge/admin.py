@@ -6,11 +6,14 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from slurmbridge import __version__
+
+if TYPE_CHECKING:
+    from slurmbridge.api.daemon import Options
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
                   help="Slurm's commands without slurmctld: bring slurm.conf, accounts and scripts.")
@@ -99,20 +102,28 @@ def down(state: StateOption = None) -> None:
     pid = _pid(folder)
     if state is not None:
         os.environ.pop("SLURMBRIDGE_URL", None)
-    sock = folder / "slurmbridge.sock"
+    from slurmbridge.api.daemon import REMEMBERED, StartError, remembered_options
+    if not (folder / REMEMBERED).exists():
+        return                                # nothing was ever started here
+    try:
+        options = remembered_options(folder)
+    except StartError as error:
+        fail(str(error))
+    sock = options.socket_path
     if not sock.exists():
-        _end_leftovers(folder)
+        _end_leftovers(options)
         return
     try:
         stream, _ = transport.connect(f"unix://{sock}")
         stream.close()
     except transport.Unreachable:
-        _end_leftovers(folder)
+        _end_leftovers(options)
         return
     with open(os.devnull, "wb") as null:
         saved = os.dup(1)
         os.dup2(null.fileno(), 1)
         try:
+            os.environ["SLURMBRIDGE_URL"] = options.address
             code = _call(folder, "shutdown")
         finally:
             os.dup2(saved, 1)
@@ -144,16 +155,15 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _end_leftovers(folder: Path) -> None:
+def _end_leftovers(options: Options) -> None:
     """A controller that was killed left its jobs running: they are ended as if it had been told to stop."""
+    folder = options.state
     import asyncio
 
-    from slurmbridge.api.daemon import Options, StartError, serve
-    if not (folder / "ledger.db").exists() or not (folder / "slurmbridge.pid").exists():
+    from slurmbridge.api.daemon import StartError, serve
+    from slurmbridge.cluster.local.spool import spawner_lives
+    if not (folder / "slurmbridge.pid").exists() and not spawner_lives(folder):
         return
-    conf = folder / "conf.path"
-    options = Options(state=folder, slurm_conf=Path(conf.read_text().strip()) if conf.exists() else None,
-                      engine=(folder / "engine").read_text().strip() if (folder / "engine").exists() else "local")
     try:
         asyncio.run(serve(options, lambda address: None, end_runs_only=True))
     except StartError as error:

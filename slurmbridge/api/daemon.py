@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 import logging
 import os
+import pwd
 import resource
 import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from slurmbridge.accounting.errors import LedgerError
@@ -32,6 +34,7 @@ from slurmbridge.slurm.conf import ConfError, read_conf
 from slurmbridge.slurm.settings import SlurmConf
 
 log = logging.getLogger("slurmbridge")
+REMEMBERED = "options.json"
 LAST_WORDS_S = 0.1
 
 
@@ -108,6 +111,9 @@ def prepare_state(options: Options) -> None:
     """Raises StartError."""
     try:
         options.state.mkdir(parents=True, exist_ok=True, mode=0o755)
+        owner = options.state.stat().st_uid
+        if owner != os.geteuid():
+            raise StartError(f"{options.state}: belongs to {_user_name(owner)}, not to {_user_name(os.geteuid())}")
         if len(os.fsencode(str(options.socket_path))) > 100:
             raise StartError(f"{options.socket_path}: too long for a unix socket, choose another --state")
         take_socket_path(str(options.socket_path))
@@ -115,31 +121,53 @@ def prepare_state(options: Options) -> None:
         raise StartError(f"{error.filename or options.state}: {error.strerror}") from None
 
 
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
 def remember_options(options: Options) -> None:
-    """What ``slurmbridge down`` needs to end what a killed controller left behind."""
-    (options.state / "engine").write_text(f"{options.engine}\n", encoding="ascii")
-    conf = options.slurm_conf or options.state / "slurm.conf"
-    (options.state / "conf.path").write_text(f"{conf}\n", encoding="utf-8", errors="surrogateescape")
+    """What ``slurmbridge down`` needs to end what a killed controller left behind. The database may have a password."""
+    plain = {name: None if value is None else str(value) for name, value in asdict(options).items()
+             if name not in ("state", "clock_epoch")}
+    path, new = options.state / REMEMBERED, options.state / f"{REMEMBERED}.new"
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+        json.dump(plain, file)
+    new.replace(path)
+
+
+def remembered_options(state: Path) -> Options:
+    """How the controller of this state was started last. Raises StartError when none ever was."""
+    try:
+        plain = json.loads((state / REMEMBERED).read_text(encoding="ascii"))
+    except OSError as error:
+        raise StartError(f"{state}: no controller was ever started here ({error.strerror})") from None
+    except ValueError:
+        raise StartError(f"{state / REMEMBERED}: cannot be read") from None
+    paths = {name: Path(plain[name]) for name in ("slurm_conf", "socket", "log") if plain.get(name)}
+    return Options(state=state, engine=plain.get("engine") or "local", database=plain.get("database"), **paths)
 
 
 async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only: bool = False) -> None:
     """Until told to stop. ``ready`` is called with the address. Raises StartError."""
     prepare_state(options)
-    conf = load_conf(options)
-    remember_options(options)
     clock = make_clock(options.clock_epoch)
     database = options.database or str(options.state / "ledger.db")
     lock = str(options.state / "ledger.lock")
     try:
-        ledger = Ledger.open(database, lock)
+        ledger = Ledger.open(database, lock)   # its lock first: nothing else is touched while another one serves
     except LedgerError as error:
         raise StartError(str(error)) from None
-    queries = Queries(database)
     try:
+        conf = load_conf(options)
+        remember_options(options)
+        queries = Queries(database)
         controller = Controller(conf, make_engine(options, conf, clock), ledger, clock,
                                 queries, options.address)
         await controller.start()
-    except (LedgerError, OSError, ValueError) as error:
+    except (StartError, LedgerError, OSError, ValueError, RuntimeError) as error:
         ledger.close()
         raise StartError(" ".join(str(error).split())) from None
     if end_runs_only:

@@ -15,6 +15,7 @@ from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.views.records import JobRecord
 
 UNLIMITED_OVER_MIN = 0xFFFF
+SLACK = 1000
 WAIT_FOR_STEP_S = 60.0
 """An allocation made by srun whose step never came (its client is gone) is given back after this time."""
 
@@ -39,6 +40,9 @@ class Timers:
     def run(self) -> None:
         """Acts on everything that is due."""
         now = self._world.now()
+        if len(self._heap) > SLACK + 4 * len(self._world.jobs):       # mostly reminders of what is over
+            self._heap = [(due, job.job_id) for job in self._world.jobs.values() if (due := self._due(job)) is not None]
+            heapq.heapify(self._heap)
         heap = self._heap
         again = []
         while heap and heap[0][0] <= now:
