@@ -36,6 +36,21 @@ def sqlite_path(url: str) -> str | None:
     return parsed.database if parsed.get_backend_name() == "sqlite" else None
 
 
+def make_private(path: str) -> None:
+    """Scripts and environments are in the ledger: its file, and what SQLite puts beside it, is the owner's alone.
+
+    Raises OSError.
+    """
+    if path in ("", ":memory:"):
+        return
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(fd).st_uid == os.getuid():
+            os.fchmod(fd, 0o600)
+    finally:
+        os.close(fd)
+
+
 def shown(url: str) -> str:
     """The address without its password, for messages."""
     return sqlite_path(url) or make_url(url).render_as_string(hide_password=True)

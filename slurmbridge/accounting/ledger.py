@@ -65,6 +65,8 @@ class Ledger:
         engine = database.make_engine(url)
         ledger = cls(url, engine, lock)
         try:
+            if path is not None:
+                database.make_private(path)
             ledger._writer = Writer(engine)
             ledger.is_new = ensure_current(engine)
         except Exception as error:

@@ -93,7 +93,7 @@ def request_fields(command: str, argv: list[str], env: list[str], credential: st
     try:
         directory = os.getcwdb()
     except OSError:
-        directory = b"/"
+        directory = b"."                      # it was removed
     size = terminal_size() if os.isatty(1) else None
     return {"v": protocol.VERSION, "command": command, "argv": argv, "env": env, "cwd": protocol.text(directory),
             "umask": umask, "host": os.uname().nodename.split(".")[0], "pid": os.getpid(), "sid": os.getsid(0),

@@ -638,7 +638,7 @@ static void add_request(struct bytes *b, char **argv, char **env, const char *cr
 	gethostname(host, sizeof host - 1);
 	host[strcspn(host, ".")] = '\0';
 	if (!getcwd(directory, sizeof directory))
-		strcpy(directory, "/");
+		strcpy(directory, ".");		/* it was removed */
 	size_t frame = begin_frame(b, 'R');
 	add_text(b, "{\"v\":1,\"command\":");
 	add_json(b, command);

@@ -161,7 +161,8 @@ class EngineNews:
         elif reason in ("NodeFail", "NodeDown", "StepDaemonLost"):
             self._node_failed(job, cause)
         elif reason == "Cancelled":
-            self._life.apply(job, Event.CANCEL, Cause(uid=job.uid, at_s=news.at_s))
+            if phase_of(job) in (Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED):    # else it was cancelled here
+                self._life.apply(job, Event.CANCEL, Cause(uid=job.uid, at_s=news.at_s))
         else:
             cause.out_of_memory = reason == "OutOfMemory"
             self._life.apply(job, event, cause)

@@ -127,6 +127,9 @@ class OptionSet:
         for field, default in option.fields:
             self.values[field] = default
         if option.kind == "chdir" and self.command != "salloc":
+            if not self.caller.cwd.startswith("/"):
+                self.log.error("getcwd failed: No such file or directory")
+                raise ClientExit(255)
             self.values["chdir"] = self.caller.cwd
 
     def reset_all(self, *, first: bool) -> None:
