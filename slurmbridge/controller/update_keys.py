@@ -222,8 +222,15 @@ def _mail_type(update: JobUpdate, value: str) -> None:
     update.change(mail_type=parsed)
 
 
+def _reboot(update: JobUpdate, value: str) -> None:
+    if not is_super_user(update.caller, update.world):
+        raise SlurmError(errors.ESLURM_ACCESS_DENIED)
+    update.change(reboot=value.lower() in ("1", "yes", "y"))
+
+
 KEYS: dict[str, Key] = {
     **SIZE_KEYS,
+    "reboot": _reboot, "mcslabel": _text("mcs_label", on_record=False),
     "comment": _text("comment", on_record=True),
     "admincomment": _text("admin_comment", on_record=True, of_admin=True), "systemcomment": _system_comment,
     "extra": _text("extra", on_record=False), "wckey": _text("wckey", on_record=True),

@@ -118,19 +118,35 @@ def _contiguous(update: JobUpdate, value: str) -> None:
     update.resize = True
 
 
+def _switches(update: JobUpdate, value: str) -> None:
+    """``2`` or ``2@seconds``."""
+    update.pending()
+    count, _, wait = value.partition("@")
+    update.change(switches=update.number(count), switches_wait_s=update.number(wait) if wait else None)
+
+
+def _spec(field: str) -> Key:
+    def handler(update: JobUpdate, value: str) -> None:
+        update.pending()
+        update.change(**{field: None if value in ("-1", "*") else update.number(value)})
+        update.resize = True
+    return handler
+
+
 SIZE_KEYS: dict[str, Key] = {
+    "tresbind": _tres("tres_bind"), "tresfreq": _tres("tres_freq"),
     "features": _features, "prefer": _prefer, "numnodes": _nodes, "reqnodes": _nodes, "minnodes": _nodes,
     "numcpus": _count("num_tasks", num_tasks_given=True), "reqprocs": _count("num_tasks", num_tasks_given=True),
     "numtasks": _count("num_tasks", num_tasks_given=True), "mincpus": _count("num_tasks", num_tasks_given=True),
     "cpuspertask": _count("cpus_per_task"), "taskspernode": _count("ntasks_per_node"),
     "ntaskspernode": _count("ntasks_per_node"), "mincpusnode": _count("min_cpus_per_node"),
     "reqsockets": _count("sockets_per_node"), "reqcores": _count("cores_per_socket"),
-    "reqthreads": _count("threads_per_core"), "corespec": _count("core_spec", 0),
-    "threadspec": _count("thread_spec", 0), "minmemorynode": _memory("mem_per_node_mb", "mem_per_cpu_mb"),
+    "reqthreads": _count("threads_per_core"), "corespec": _spec("core_spec"),
+    "threadspec": _spec("thread_spec"), "minmemorynode": _memory("mem_per_node_mb", "mem_per_cpu_mb"),
     "minmemorycpu": _memory("mem_per_cpu_mb", "mem_per_node_mb"), "mintmpdisknode": _tmp_disk,
     "reqnodelist": _req_nodes, "nodelist": _req_nodes, "excnodelist": _exc_nodes, "gres": _gres,
     "tresperjob": _tres("tres_per_job"), "trespernode": _tres("tres_per_node"),
     "trespersocket": _tres("tres_per_socket"), "trespertask": _tres("tres_per_task"),
     "cpuspertres": _tres("cpus_per_tres"), "mempertres": _tres("mem_per_tres"), "oversubscribe": _oversubscribe,
-    "shared": _oversubscribe, "contiguous": _contiguous, "switches": _count("switches", 0),
+    "shared": _oversubscribe, "contiguous": _contiguous, "switches": _switches,
     "wait-for-switch": _count("switches_wait_s", 0), "delayboot": _count("delay_boot_s", 0),}

@@ -193,8 +193,8 @@ def test_a_client_that_goes_away_ends_its_command() -> None:
 
 def test_errors_are_one_line() -> None:
     async def story(connect: Callable[[], Awaitable[Peer]]) -> None:
-        for words, line in ((("bug",), b"echo: error: slurmbridge: internal error (ZeroDivisionError), see the "
-                                       b"controller's log\n"), (("slurm",), b"echo: error: Invalid job id specified\n")):
+        bug = b"echo: error: slurmbridge: internal error (ZeroDivisionError), see the controller's log\n"
+        for words, line in ((("bug",), bug), (("slurm",), b"echo: error: Invalid job id specified\n")):
             peer = await connect()
             peer.writer.write(request(*words))
             assert await peer.all() == [(b"E", line), (b"X", struct.pack(">I", 1))]

@@ -89,8 +89,8 @@ class Lab:
         """Lets everything happen that does not need time to go by."""
         quiet = 0
         before = None
-        while quiet < 4:
-            await asyncio.sleep(0.015)
+        while quiet < 3:
+            await asyncio.sleep(0.012)
             now = [(job.job_id, job.state, sorted(job.flags), job.reason, job.nodes)
                    for job in self.views.jobs.values()]
             quiet = quiet + 1 if now == before else 0

@@ -14,7 +14,7 @@ from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 NOT_AVAILABLE = errors.ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE
 
 
-@pytest.mark.parametrize(("fields", "code", "details"), [
+REFUSED: list[tuple[dict[str, Any], int, tuple[str, ...]]] = [
     ({"partitions": ("nosuch",)}, errors.ESLURM_INVALID_PARTITION_NAME, ("invalid partition specified: nosuch",)),
     ({"partitions": ("main", "nosuch")}, errors.ESLURM_INVALID_PARTITION_NAME,
      ("invalid partition specified: nosuch",)),
@@ -44,21 +44,29 @@ NOT_AVAILABLE = errors.ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE
     ({"time_min_min": 61}, errors.ESLURM_INVALID_TIME_MIN_LIMIT, ()),
     ({"time_min_min": 30, "time_limit_min": 20}, errors.ESLURM_INVALID_TIME_MIN_LIMIT, ()),
     ({"deadline_s": 1}, errors.ESLURM_INVALID_TIME_LIMIT, ()),
-    ({"num_tasks": 13}, NOT_AVAILABLE, ()), ({"min_nodes": 4, "nodes_given": True}, NOT_AVAILABLE, ()),
     ({"mem_per_node_mb": 5000}, NOT_AVAILABLE, ("Memory specification can not be satisfied",)),
     ({"constraint": "new"}, NOT_AVAILABLE, ()),
     ({"tres_per_node": "gres/gpu:3", "partitions": ("gpu",)}, NOT_AVAILABLE, ()),
-    ({"qos": "nosuch"}, errors.ESLURM_INVALID_QOS, ())])
-def test_what_is_refused(fields: dict[str, Any], code: int, details: tuple[str, ...]) -> None:
+    ({"qos": "nosuch"}, errors.ESLURM_INVALID_QOS, ())]
+
+
+def test_what_is_refused() -> None:
     async def story(lab: Lab) -> None:
-        with pytest.raises(SlurmError) as refused:
-            await lab.submit(by=ALICE, **fields)
-        assert (refused.value.code, refused.value.details) == (code, details)
-        kept = [job.state for job in lab.views.jobs.values()]
-        assert kept == (["FAILED"] if code == NOT_AVAILABLE else [])
-        assert await lab.submit(by=ALICE) == 1 + len(kept)
-    if code == NOT_AVAILABLE and ("num_tasks" in fields or "min_nodes" in fields):
-        pytest.skip("a job larger than its partition waits (PartitionConfig, PartitionNodeLimit)")
+        for fields, code, details in REFUSED:
+            before = lab.controller.world.jobs.next_id
+            with pytest.raises(SlurmError) as refused:
+                await lab.submit(by=ALICE, **fields)
+            assert (refused.value.code, refused.value.details) == (code, details), fields
+            kept = [job.state for job in lab.views.jobs.values() if job.job_id >= before]
+            assert kept == (["FAILED"] if code == NOT_AVAILABLE else []), fields
+    in_lab(story)
+
+
+def test_jobs_larger_than_their_partition_wait() -> None:
+    async def story(lab: Lab) -> None:
+        cpus, nodes = await lab.submit(num_tasks=13), await lab.submit(min_nodes=4, nodes_given=True)
+        await lab.settle()
+        assert (lab.shown(cpus), lab.shown(nodes)) == ("PENDING PartitionConfig", "PENDING PartitionNodeLimit")
     in_lab(story)
 
 
@@ -77,9 +85,9 @@ def test_partition_limits_as_enforced(enforce: str, code: int) -> None:
     in_lab(story, f"EnforcePartLimits={enforce}\n")
 
 
-@pytest.mark.parametrize(("fields", "shown"), [
+ACCEPTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"time_limit_min": 10, "partition": "main", "num_cpus": 1, "mem_per_cpu_mb": 100, "std_in": "/dev/null",
-          "std_out": "/tmp/slurm-1.out", "std_err": "", "requeue": True, "reason": "JobHeldUser", "priority": 0}),
+          "std_out": "/tmp/slurm-%.out", "std_err": "", "requeue": True, "reason": "JobHeldUser", "priority": 0}),
     ({"partitions": ("gpu",)}, {"time_limit_min": None}),
     ({"partitions": ("closed",)}, {"partition": "main"}),
     ({"partitions": ("main", "gpu", "main")}, {"partition": "main,gpu"}),
@@ -91,17 +99,22 @@ def test_partition_limits_as_enforced(enforce: str, code: int) -> None:
     ({"exclusive": "exclusive"}, {"oversubscribe": "NO"}), ({"exclusive": "user"}, {"oversubscribe": "USER"}),
     ({"oversubscribe": True}, {"oversubscribe": "YES"}),
     ({"array": "2-8:3%1"}, {"array_pending": 0b100100100, "array_max_running": 1, "array_task_min": 2,
-                            "array_task_max": 8, "array_task_step": 3, "std_out": "/tmp/slurm-1_4294967294.out"}),
-    ({"std_out": "%x-%j-%u.txt", "name": "a b"}, {"std_out": "/tmp/a b-1-alice.txt"}),
+                            "array_task_max": 8, "array_task_step": 3, "std_out": "/tmp/slurm-%_4294967294.out"}),
+    ({"std_out": "%x-%j-%u.txt", "name": "a b"}, {"std_out": "/tmp/a b-%-alice.txt"}),
     ({"switches": 2, "switches_wait_s": 900}, {}),
     ({"account": "Phys"}, {"account": "phys"}),
-    ({"priority": 500}, {"priority": 0, "priority_fixed": False})])
-def test_what_an_accepted_job_looks_like(fields: dict[str, Any], shown: dict[str, Any]) -> None:
+    ({"priority": 500}, {"priority": 0, "priority_fixed": False})]
+
+
+def test_what_an_accepted_job_looks_like() -> None:
     async def story(lab: Lab) -> None:
-        job = lab.job(await lab.submit(by=ALICE, hold=True, **fields))
-        assert {name: getattr(job, name) for name in shown} == shown
-        if "switches" in fields:
-            assert job.request.switches_wait_s == 300
+        for fields, shown in ACCEPTED:
+            job = lab.job(await lab.submit(by=ALICE, hold=True, **fields))
+            expected = {name: value.replace("%", str(job.job_id)) if isinstance(value, str) else value
+                        for name, value in shown.items()}
+            assert {name: getattr(job, name) for name in shown} == expected, fields
+            if "switches" in fields:
+                assert job.request.switches_wait_s == 300
     in_lab(story)
 
 
