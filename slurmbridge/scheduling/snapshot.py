@@ -6,8 +6,8 @@ devices; the controller applies it (or drops a start whose job is gone meanwhile
 Entry points, all pure, in ``slurmbridge.scheduling.passes``: ``main_pass(snapshot) -> Plan``,
 ``backfill_pass(snapshot) -> Plan``, ``plan(snapshot) -> Plan`` (main, then backfill on what is left),
 ``feasible(snapshot, shape, partition) -> Refusal | None`` for submissions, and
-``will_run(snapshot, row) -> WillRun | None`` for --test-only. ``scheduling.config`` makes columns, partitions and
-settings of a SlurmConf, and a Shape of a JobRequest; ``scheduling.size`` derives NumNodes, NumCPUs, ReqTRES and kin.
+``will_run(snapshot, row) -> WillRun | None`` for --test-only. ``scheduling.config`` makes the settings of a SlurmConf;
+``scheduling.size`` makes a Shape of a JobRequest and derives NumNodes, NumCPUs, ReqTRES and kin.
 """
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Snapshot:
     limits: LimitBook | None = None
     preemption: Preemption | None = None
     full_queue: bool = True                   # main pass: test every row, not only default_queue_depth of them
-    planned: BoolArray | None = None          # nodes that the last backfill pass planned for a later job
+    planned: BoolArray | None = None          # what the last backfill pass planned; no pass asks, Slurm's neither
 
 
 @dataclass(frozen=True, slots=True)
