@@ -84,8 +84,8 @@ def timed(name: str, target_s: float, snapshot: Snapshot, run: Callable[[Snapsho
         began, began_cpu = time.perf_counter(), time.process_time()
         plan = run(snapshot)
         best, cpu = min(best, time.perf_counter() - began), min(cpu, time.process_time() - began_cpu)
-    print(f"{name}: {best * 1000:8.1f} ms, {cpu * 1000:.1f} ms of CPU (target {target_s * 1000:.0f}), {plan.tested} tested, "
-          f"{len(plan.starts)} started, {len(plan.expected)} expected", flush=True)
+    print(f"{name}: {best * 1000:8.1f} ms, {cpu * 1000:.1f} ms of CPU (target {target_s * 1000:.0f}), "
+          f"{plan.tested} tested, {len(plan.starts)} started, {len(plan.expected)} expected", flush=True)
 
 
 def settle(snapshot: Snapshot, rounds: int) -> None:
