@@ -27,12 +27,14 @@ import numpy as np
 from slurmbridge.controller.accrual import UsageBook
 from slurmbridge.fairshare import tree as trees
 from slurmbridge.fairshare.billing import billable, parse_weights
-from slurmbridge.fairshare.jobtable import JobShape, JobTable
+from slurmbridge.fairshare.jobtable import JobShape, JobTable, PriorityNews
 from slurmbridge.fairshare.multifactor import NO_TIME_LIMIT_MIN, Factors, Ints, Lookups, Weights, compute, normalised
 from slurmbridge.slurm import states
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.slurm.settings import SlurmConf
 from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord
+
+MOST_REMEMBERED = 20_000
 
 
 class Priorities:
@@ -50,6 +52,7 @@ class Priorities:
         self._standing: trees.Standing | None = None
         self._generation = -1
         self._qos_index: dict[str, int] = {}
+        self._first: dict[tuple[Any, ...], list[tuple[int, int]]] = {}    # what equal new jobs got, until shares change
         self._table = JobTable(0)
         self.reload(conf, partitions, nodes)
 
@@ -112,24 +115,26 @@ class Priorities:
         return job.billable or self.billing(job.tres_alloc, job.partition)
 
     # --- the queue
-    def track(self, job: JobRecord) -> None:
-        """A pending job is new or changed."""
+    def track(self, job: JobRecord) -> JobShape | None:
+        """A pending job is new or changed. Returns what its priority is made of, None where it has no partition."""
         self._sync()
         known = [name for name in (job.partition or "").split(",") if name in self._partition_index]
         self._jobs[job.job_id] = job
         if not known:
             self._table.drop(job.job_id)
-            return
+            return None
         by_tier = sorted(known, key=lambda name: -self.partitions[name].priority_tier)
         tres = job.tres_alloc or job.tres_req
         limit = job.time_limit_min
-        self._table.put(JobShape(
+        shape = JobShape(
             job_id=job.job_id, association_id=self._association_id(job),
             partitions=[self._partition_index[name] for name in by_tier], leading=by_tier.index(known[0]),
             qos=self._qos_index.get(job.qos, -1), accrue_s=int(job.accrue_s or 0), cpus=job.num_cpus,
             min_nodes=job.tres_req.get("node", job.min_nodes),
             time_limit_min=NO_TIME_LIMIT_MIN if limit is None else limit, nice=job.nice, site=job.site_factor,
-            tres=[tres.get(name, 0) for name in self.weights.tres]))
+            tres=[tres.get(name, 0) for name in self.weights.tres])
+        self._table.put(shape)
+        return shape
 
     def forget(self, job_id: int) -> None:
         """The job is not pending any more, or gone."""
@@ -144,14 +149,22 @@ class Priorities:
 
     def _enter(self, jobs: Iterable[JobRecord], now_s: float) -> None:
         """Tracks the jobs and gives all but fixed ones their first priority."""
-        rows: list[int] = []
+        self._current()
         for job in jobs:
-            self.track(job)
-            if not (job.priority_fixed and job.priority):
-                rows += self._table.rows(job.job_id)
-        if rows:
+            shape = self.track(job)
+            if shape is None or (job.priority_fixed and job.priority):
+                continue
+            key = shape.content(int(now_s))
+            known = self._first.get(key)
+            rows = self._table.rows(job.job_id)
+            if known is not None:
+                self._put(self._table.repeat(rows, known), True)
+                continue
             numbers = np.array(rows, np.int64)
             self._write(numbers, self._factors(numbers, now_s), True)
+            if len(self._first) >= MOST_REMEMBERED:
+                self._first.clear()
+            self._first[key] = self._table.priorities(rows)
 
     def recompute(self, now_s: float) -> list[JobRecord]:
         """All priorities at ``now_s``; held and fixed jobs keep theirs. Returns the jobs whose priority changed."""
@@ -218,11 +231,14 @@ class Priorities:
         self._standing = None
 
     def _write(self, rows: Ints, factors: Factors, fresh: bool) -> list[JobRecord]:
+        return self._put(self._table.news(rows, factors, fresh), fresh)
+
+    def _put(self, news: Iterable[PriorityNews], fresh: bool) -> list[JobRecord]:
         """Puts new priorities into the records. ``fresh``: whatever they had; else held and fixed jobs keep theirs."""
         only_up = "INCR_ONLY" in self.weights.flags and not fresh
         names = list(self._partition_index)
         changed: dict[int, JobRecord] = {}
-        for job_id, partition, priority, job_priority in self._table.news(rows, factors, fresh):
+        for job_id, partition, priority, job_priority in news:
             job = self._jobs[job_id]
             if not fresh and (not job.priority or job.priority_fixed):
                 continue
@@ -271,6 +287,7 @@ class Priorities:
         tree = self._tree
         assert tree is not None
         if self._standing is None:
+            self._first.clear()
             flags = self.weights.flags
             usage = self.usage.totals(tree)
             if "DEPTH_OBLIVIOUS" in flags or "NO_FAIR_TREE" in flags:

@@ -27,6 +27,12 @@ class JobShape:
     site: int
     tres: Sequence[float]
 
+    def content(self, now_s: int) -> tuple[object, ...]:
+        """Jobs with the same content have the same priority at ``now_s``."""
+        age_s = max(now_s - self.accrue_s, 0) if self.accrue_s > 0 else -1
+        return (self.association_id, tuple(self.partitions), self.leading, self.qos, age_s, self.cpus, self.min_nodes,
+                self.time_limit_min, self.nice, self.site, tuple(self.tres))
+
 
 class PriorityNews(NamedTuple):
     """A row's new priority. ``partition`` -1: the job is in only one; ``job_priority`` 0: this row does not give it."""
@@ -139,3 +145,16 @@ class JobTable:
             PriorityNews, self._ints["job_id"][rows[at]].tolist(),
             np.where(several, self._ints["partition"][rows[at]], -1).tolist(), factors.priority[at].tolist(),
             np.where(leading[at], factors.job_priority[at], 0).tolist())
+
+    def priorities(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """(row's priority, job's priority) as stored."""
+        return [(int(self._ints["priority"][row]), int(self._ints["job_priority"][row])) for row in rows]
+
+    def repeat(self, rows: Sequence[int], known: Sequence[tuple[int, int]]) -> Iterator[PriorityNews]:
+        """Stores what ``priorities`` said of a job with the same content and yields it."""
+        ints, flags = self._ints, self._flags
+        for row, (priority, job_priority) in zip(rows, known):
+            ints["priority"][row] = priority
+            ints["job_priority"][row] = job_priority
+            yield PriorityNews(int(ints["job_id"][row]), int(ints["partition"][row]) if flags["several"][row] else -1,
+                               priority, job_priority if flags["leading"][row] else 0)

@@ -6,6 +6,7 @@ salloc and srun read environment and command line. Setters log like Slurm's and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
+from functools import cache
 from typing import Any
 
 from slurmbridge.slurm import memory, words
@@ -134,10 +135,11 @@ class OptionSet:
 
     def reset_all(self, *, first: bool) -> None:
         """Defaults; for a further het component only of the options that each component has for itself."""
-        for option in self.options.values():
-            if first or option.each_component:
-                self._restore(option)
-                self.given.discard(option.name or option.key)
+        names, values, follow_cwd = _defaults(self.command, first)
+        self.values.update(values)
+        self.given -= names
+        if follow_cwd:
+            self.values["chdir"] = self.caller.cwd
 
     # -- setting
 
@@ -195,6 +197,16 @@ class OptionSet:
         """name -> value of every option that is set, as ``sbatch -v`` and cli_filter show them."""
         from slurmbridge.slurm.option_texts import text_of
         return {option.name: text_of(self, option) for option in _in_order(self.options) if option.name in self.given}
+
+
+@cache
+def _defaults(command: str, everything: bool) -> tuple[frozenset[str], dict[str, Any], bool]:
+    """Names and default values of all options or of those that each component has for itself; whether chdir, which
+    defaults to the caller's directory, is one of them."""
+    options = [option for option in options_of(command).values() if everything or option.each_component]
+    values = {field: default for option in options for field, default in option.fields}
+    follow_cwd = command != "salloc" and any(option.kind == "chdir" for option in options)
+    return frozenset(option.name or option.key for option in options), values, follow_cwd
 
 
 def _in_order(options: Mapping[str, Option]) -> list[Option]:
