@@ -113,7 +113,8 @@ class JobLines:
         if job.het_job_ids:
             yield f"HetJobIdSet={array.ranges(job.het_job_ids)}"
         yield (f"UserId={job.user_name or user_name(job.uid)}({job.uid}) "
-               f"GroupId={job.group_name or group_name(job.gid)}({job.gid}) MCS_label=N/A")
+               f"GroupId={job.group_name or group_name(job.gid)}({job.gid}) "
+               f"MCS_label={self.request.mcs_label or 'N/A'}")
         wckey = f" WCKey={null(job.wckey)}" if self._tracks_wckey() else ""
         yield f"Priority={job.priority} Nice={job.nice} Account={null(job.account)} QOS={null(job.qos)}{wckey}"
 
@@ -188,6 +189,8 @@ class JobLines:
         hosts += [f"BatchHost={job.batch_host}"] if job.batch_host else []
         if hosts:
             yield " ".join(hosts)
+        if request.stepmgr and not job.het_job_id:
+            yield "StepMgrEnabled=Yes"
 
     def _size(self) -> Iterator[str]:
         job, request = self.job, self.request
@@ -265,7 +268,7 @@ class JobLines:
         yield f"WorkDir={null(request.work_dir)}"
         for label, text in (("AdminComment", job.admin_comment), ("SystemComment", job.system_comment),
                             ("Comment", job.comment), ("Extra", request.extra)):
-            if text:
+            if text or (label == "Comment" and request.comment == ""):
                 yield f"{label}={text}"
         if request.batch:
             yield f"StdErr={job.std_err}"

@@ -66,7 +66,8 @@ def _once(options: Options, env: Mapping[str, str], session: Session, before: st
     show_time, warning = time_texts(NAME, env, now_s)
     conf = session.views.conf
     shown = Shown(now_s, show_time, options.keep_units, options.expand, "SLURM_BITSTR_LEN" in env, conf.cluster_name,
-                  order_key(conf.accounting_storage_tres))
+                  order_key(conf.accounting_storage_tres),
+                  {name: partition.max_time_min for name, partition in session.views.partitions.items()})
     head = before
     if not options.noheader:
         if options.iterate_s or options.verbose or options.long:

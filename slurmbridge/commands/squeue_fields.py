@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from slurmbridge.commands.common import user_name
+from slurmbridge.commands.scontrol_job import first_amount
 from slurmbridge.commands.squeue_rows import (
     ID_ROOM,
     Row,
@@ -49,6 +50,7 @@ class Shown:
     whole_ids: bool                           # SLURM_BITSTR_LEN is set: ids of arrays are never cut
     cluster: str
     tres_order: Mapping[str, int]
+    longest_min: Mapping[str, int | None]     # MaxTime of each partition
 
 
 @functools.lru_cache(maxsize=1024)
@@ -110,16 +112,21 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         text = f"({reason_of(row)})"
         return cut_bytes(text, width) if width > 0 else text
 
+    def longest(job: JobRecord) -> int:
+        if job.time_limit_min is not None:
+            return job.time_limit_min
+        minutes = shown.longest_min.get(job.partition.partition(",")[0])
+        return UNLIMITED_MIN if minutes is None else minutes
+
     def limit(row: Row) -> str:
-        minutes = row.job.time_limit_min
-        if minutes is None:
-            return "NOT_SET"
+        minutes = longest(row.job)
         return "UNLIMITED" if minutes == UNLIMITED_MIN else format_short(minutes * 60)
 
     def left(row: Row) -> str:
         seconds = time_left(row.job, now_s)
         if seconds is None:
-            return "NOT_SET" if row.job.time_limit_min is None else "UNLIMITED"
+            minutes = longest(row.job)
+            return "UNLIMITED" if minutes == UNLIMITED_MIN else format_short(minutes * 60 - time_used(row.job, now_s))
         return format_short(seconds)
 
     def end(row: Row) -> str:
@@ -131,6 +138,8 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         return str(int(start if start and start < now_s else now_s) - submit)
 
     def memory(row: Row) -> str:
+        if row.job.request.mem_per_tres:
+            return units(first_amount(row.job.request.mem_per_tres), "M")
         return units(row.job.mem_per_cpu_mb if row.job.mem_per_cpu_mb is not None else row.job.mem_per_node_mb, "M")
 
     def file(pattern: Callable[[JobRecord], str | None], path: Callable[[JobRecord], str],
@@ -196,12 +205,13 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         plain("BatchHost", "B", "EXEC_HOST", lambda row: (
             row.job.batch_host if row.job.request.batch else row.job.alloc_node) or "n/a"),
         plain("BoardsPerNode", "", "BOARDS_PER_NODE", lambda row: "0"),
-        null("BurstBuffer", "", "BURST_BUFFER", lambda job: job.request.burst_buffer),
+        ListField("BurstBuffer", "", "BURST_BUFFER", lambda row: row.job.request.burst_buffer, nullable=True),
         null("BurstBufferState", "", "BURST_BUFFER_STATE", lambda job: None),
         plain("Cluster", "", "CLUSTER", lambda row: shown.cluster),
         null("ClusterFeature", "", "CLUSTER_FEATURES", lambda job: job.request.cluster_constraint),
         null("Command", "o", "COMMAND", lambda job: job.request.command),
-        null("Comment", "k", "COMMENT", lambda job: job.comment),
+        ListField("Comment", "k", "COMMENT", lambda row: row.job.comment or (row.job.request.comment and None),
+                  nullable=True),
         null("Container", "", "CONTAINER", lambda job: job.request.container),
         null("ContainerId", "", "CONTAINERID", lambda job: job.request.container_id),
         plain("Contiguous", "O", "CONTIGUOUS", lambda row: str(int(row.job.request.contiguous))),

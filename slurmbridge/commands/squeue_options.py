@@ -248,7 +248,7 @@ def _take(options: Options, key: str, value: str | None, session: Session) -> bo
 
 def _help_format(long_names: bool, steps: bool, session: Session) -> str:
     from slurmbridge.commands import squeue_fields, squeue_steps
-    shown = squeue_fields.Shown(0, str, False, False, False, "", {})
+    shown = squeue_fields.Shown(0, str, False, False, False, "", {}, {})
     table = squeue_steps.step_fields(shown) if steps else squeue_fields.job_fields(shown)
     hidden = squeue_steps.HIDDEN if steps else squeue_fields.HIDDEN
     words = [field.name if long_names else field.letter for field in table if field.name not in hidden]

@@ -95,11 +95,11 @@ async def test_only(session: Session, submission: Submission) -> Reply:
 
 
 def start_line(command: str, answers: Sequence[WillRun], session: Session) -> str:
-    """``Job 12 to start at … using 4 processors on nodes n1 in partition batch``; of a heterogeneous job the sum."""
+    """``Job 12 to start at … a using 4 processors on nodes n1 in partition batch``; of a heterogeneous job the sum."""
     first = answers[0]
     when = durations.time_formatter(session.invocation.env, session.now())(max(answer.start_s for answer in answers))
     if len(answers) == 1:
-        text = (f"{command}: Job {first.job_id} to start at {when} using {first.cpus} processors on nodes "
+        text = (f"{command}: Job {first.job_id} to start at {when} a using {first.cpus} processors on nodes "
                 f"{first.nodes} in partition {first.partition}\n")
     else:
         names = [name for answer in answers for name in expand(answer.nodes)]

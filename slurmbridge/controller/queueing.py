@@ -128,11 +128,13 @@ def size_allocated(world: World, job: JobRecord) -> None:
 
 
 def _with_billing(world: World, tres: dict[str, int], partition: str) -> dict[str, int]:
-    """Billing in its place, after node."""
+    """The resources that accounting counts, with billing in its place, after node."""
     billing = math.floor(world.priorities.billing(tres, partition))
     result: dict[str, int] = {}
+    counted = world.conf.accounting_storage_tres
     for name, count in tres.items():
-        result[name] = count
+        if name in counted:
+            result[name] = count
         if name == "node":
             result["billing"] = billing
     return result

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from slurmbridge.controller import dependencies, queueing, submit_limits
+from slurmbridge.controller import dependencies, queueing, submission_checks, submit_limits
 from slurmbridge.controller.access import is_operator, is_super_user
 from slurmbridge.controller.directory_checks import Directory
 from slurmbridge.controller.partition_checks import PartitionChecks
@@ -50,7 +50,7 @@ class Submission:
                test_only: bool = False) -> list[JobRecord]:
         """The new records, filed in no index yet. Raises SlurmError."""
         world = self._world
-        prepared = [self._prepare(caller, request) for request in requests]
+        prepared = [self._prepare(caller, request) for request in submission_checks.without_others_nodes(requests)]
         tasks = sum(max(1, bitmap.bit_count()) for _, bitmap, _ in prepared)
         if world.jobs.count + tasks > world.conf.max_job_count and not test_only:
             raise SlurmError(errno.EAGAIN)
@@ -100,6 +100,8 @@ class Submission:
             changes["wckey"] = request.wckey.lower()
             if request.wckey.startswith("*"):
                 raise SlurmError(errors.ESLURM_INVALID_WCKEY)
+        if world.conf.values.get("AllowSpecResourcesUsage", "no").lower() not in ("yes", "up", "true", "1"):
+            changes.update(core_spec=None, thread_spec=None)
         if request.node_list and request.min_nodes is None:
             changes["min_nodes"] = len(self._checks.nodes(request.node_list))
         return replace(request, **changes) if changes else request, bitmap, throttle  # type: ignore[arg-type]
@@ -167,8 +169,8 @@ class Submission:
         if request.signal_reservation and conf.preempt_mode == "OFF":
             raise SlurmError(errors.ESLURM_PREEMPTION_REQUIRED)
         self._check_sampling(request, partitions[0])
-        if request.licenses and request.licenses not in ("", "(null)"):
-            raise SlurmError(errors.ESLURM_INVALID_LICENSES)
+        submission_checks.check_licenses(request)
+        request = submission_checks.check_gres(request, conf.gres_types)
         request = replace(request, user_name=user_name, group_name=group_name,
                           switches_wait_s=self._switch_wait(request),
                           partitions=tuple(partition.name for partition in partitions),
@@ -196,7 +198,9 @@ class Submission:
         word = submit_limits.violated(job, world.limits, world.accounting, conf, partition_qos)
         if word is not None:
             raise SlurmError(errors.ESLURM_ACCOUNTING_POLICY, details=(word,))
+        job.request.exclude = _unique_hosts(request.exclude)
         self._dependency(job, request)
+        submission_checks.check_batch_features(request)
         if request.reservation:
             raise SlurmError(errors.ESLURM_RESERVATION_INVALID)
         self._priority(job, request, now)

@@ -1,0 +1,109 @@
+"""Slurm's checks of one submission that need nothing of the cluster's state but its configuration.
+
+Each raises SlurmError with slurmctld's code and no line of its own: where the client has checked the same, it has said
+more already (sbatch(1) --gres, --batch, --licenses, --tres-bind, --gpu-freq).
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from slurmbridge.scheduling.features import parse as parse_features
+from slurmbridge.slurm import errors, tres
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.jobspec import JobRequest
+from slurmbridge.translate import gres_check
+
+_BIND = re.compile(r"closest|none|per_task:|single:|map_gpu:|map:|mask_gpu:|mask:", re.IGNORECASE)
+_NUMBERS = re.compile(r"\d+(\*\d+)?(,+\d+(\*\d+)?)*,*")
+_MASKS = re.compile(r"(0x)?[\da-f]+(\*\d+)?(,+(0x)?[\da-f]+(\*\d+)?)*,*", re.IGNORECASE)
+_FREQUENCY = re.compile(r"(memory=)?(\d+|low|medium|high|highm1)|verbose")
+_OLD_PREFIX = {"map": 8, "mask": 9}           # how much Slurm passes over before the list, whatever the word's length
+
+
+def without_others_nodes(requests: Sequence[JobRequest]) -> list[JobRequest]:
+    """Components of a heterogeneous job: what one names in its node list, the others exclude."""
+    named = [request.node_list for request in requests if request.node_list]
+    if len(requests) < 2 or not named:
+        return list(requests)
+    changed = []
+    for index, request in enumerate(requests):
+        others = [other.node_list for at, other in enumerate(requests) if at != index and other.node_list]
+        exclude = ",".join(text for text in (request.exclude, *others) if text)
+        changed.append(replace(request, exclude=exclude or None))
+    return changed
+
+
+def check_licenses(request: JobRequest) -> None:
+    """No licenses are configured. Raises SlurmError(ESLURM_INVALID_LICENSES)."""
+    if request.licenses and request.licenses != "(null)":
+        raise SlurmError(errors.ESLURM_INVALID_LICENSES)
+    try:
+        if any(item.name for item in tres.items(request.tres_per_task, "license")):
+            raise SlurmError(errors.ESLURM_INVALID_LICENSES)
+    except tres.TresError:
+        raise SlurmError(errors.ESLURM_INVALID_LICENSES) from None
+
+
+def check_gres(request: JobRequest, known: Collection[str]) -> JobRequest:
+    """The client's checks of generic resources once more (a client of another cluster leaves them out), with the counts
+    that follow from them. Raises SlurmError."""
+    counts = gres_check.Counts(request.num_tasks, request.min_nodes, request.max_nodes, request.min_cpus or 0,
+                               request.cpus_per_task, request.ntasks_per_node, request.ntasks_per_socket,
+                               request.ntasks_per_tres, request.sockets_per_node)
+    texts = gres_check.Requests(request.cpus_per_tres, request.mem_per_tres, request.tres_freq, request.tres_per_job,
+                                request.tres_per_node, request.tres_per_socket, request.tres_per_task)
+    try:
+        gres_check.check(texts, counts, known, lambda line: None)
+    except gres_check.GresRefused as refused:
+        raise SlurmError(refused.code) from None
+    if not _is_binding(request.tres_bind) or not _is_frequency(request.tres_freq):
+        raise SlurmError(errors.ESLURM_INVALID_TRES)
+    return replace(request, num_tasks=counts.num_tasks, min_nodes=counts.min_nodes, max_nodes=counts.max_nodes,
+                   cpus_per_task=counts.cpus_per_task, ntasks_per_node=counts.ntasks_per_node,
+                   ntasks_per_socket=counts.ntasks_per_socket, sockets_per_node=counts.sockets_per_node)
+
+
+def _is_binding(text: str | None) -> bool:
+    """``gres/gpu:closest+gres/nic:single:1``."""
+    for token in filter(None, (text or "").split("+")):
+        name, colon, how = token.partition(":")
+        if not colon or not name.startswith("gres/"):
+            return False
+        how = how[8:] if how[:8].lower() == "verbose," else how
+        found = _BIND.match(how)
+        if found is None or (name in ("gres/mps", "gres/shard") and found[0].lower() not in ("none", "per_task:")):
+            return False
+        word = found[0].partition(":")[0].partition("_gpu")[0].lower()
+        rest = how[_OLD_PREFIX[word]:] if word in _OLD_PREFIX else ""
+        if rest and not (_MASKS if word == "mask" else _NUMBERS).fullmatch(rest):
+            return False
+        if found[0].endswith(":") and word in ("per_task", "single") and how[found.end():][:1] == "-":
+            return False
+    return True
+
+
+def _is_frequency(text: str | None) -> bool:
+    """``gpu:high,memory=low,verbose``."""
+    for token in filter(None, (text or "").split(";")):
+        name, _, values = token.partition(":")
+        if name != "gpu" or not values or not all(_FREQUENCY.fullmatch(value) for value in values.split(",") if value):
+            return False
+    return True
+
+
+def check_batch_features(request: JobRequest) -> None:
+    """--batch names features of --constraint and, where it is given, of --prefer. Raises SlurmError."""
+    if not request.batch_features:
+        return
+    if not request.constraint and not request.prefer:
+        raise SlurmError(errors.ESLURM_BATCH_CONSTRAINT)
+    wanted = [word for word in re.split(r"[&|]", request.batch_features) if word]
+    either = "|" in request.batch_features
+    for text in (request.constraint, request.prefer):
+        if not text:
+            continue
+        named = {feature.name for feature in parse_features(text)}
+        if not all(word in named for word in wanted) and not (either and wanted[0] in named):
+            raise SlurmError(errors.ESLURM_BATCH_CONSTRAINT)
