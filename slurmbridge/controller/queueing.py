@@ -185,7 +185,8 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
             submit_s=int(job.submit_s), shape=shape_of(world, job, name), time_limit_s=limit_s,
             time_min_s=(job.time_min_min or 0) * 60, uid=job.uid, subject=subject,
             tasks=max(1, free_tasks(world, job)), tier=partition.priority_tier, deadline_s=job.deadline_s or 0,
-            preempt_rank=preempt_rank(world, job), reason=REASON_INDEX.get(job.reason, 0), eligible=can_start))
+            preempt_rank=preempt_rank(world, job), reason=REASON_INDEX.get(job.reason, 0), eligible=can_start,
+            het_ids=job.het_job_ids if job.het_job_id else ()))
     if not result and refused is not None and can_start:
         job.reason, job.reason_desc = refused[1], refused[2]
     elif job.reason_desc and job.reason in ("InvalidQOS", "InvalidAccount"):

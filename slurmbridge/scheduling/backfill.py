@@ -15,11 +15,12 @@ from slurmbridge.scheduling.demand import Demand, ask, node_bounds
 from slurmbridge.scheduling.eligible import partition_reasons
 from slurmbridge.scheduling.features import Feature
 from slurmbridge.scheduling.future import Future
+from slurmbridge.scheduling.hetjobs import HetJobs
 from slurmbridge.scheduling.mainpass import finish, order
 from slurmbridge.scheduling.quota import Quotas
 from slurmbridge.scheduling.size import requested_tres
 from slurmbridge.scheduling.snapshot import BACKFILL, Expected, Plan, Snapshot, Start
-from slurmbridge.scheduling.state import PassState, begin
+from slurmbridge.scheduling.state import NONE, RESOURCES, PassState, begin
 from slurmbridge.scheduling.timeline import Timeline, bits, mask_of
 from slurmbridge.scheduling.waits import DEADLINE, LICENSES, say_why
 from slurmbridge.scheduling.willrun import YEAR_S, Answer, Window, with_features
@@ -65,6 +66,7 @@ class _Backfill:
                                  snapshot.cluster.available, resolution_s)
         self.future = Future(state)
         self.quotas = Quotas(snapshot)
+        self.het: HetJobs[_Job] = HetJobs(snapshot.queue, self.now_s)
         self.planned = np.zeros(len(snapshot.cluster), dtype=np.bool_)
         self._grounds: dict[tuple[object, ...], tuple[BoolArray, int, int]] = {}
         self.tested = 0
@@ -81,6 +83,7 @@ class _Backfill:
             self.plan.last_depth += 1
             if not self._consider(row):
                 break
+        self._start_het_jobs()
         self.plan.planned_nodes = self.planned
         self.plan.tested = self.tested
 
@@ -93,6 +96,8 @@ class _Backfill:
             if word:
                 state.set_limit_reason(row, word)
                 return True
+        if job_id in self.het and state.reasons[row] == NONE:
+            state.set_reason(row, RESOURCES)
         now_only = queue.priority[row] < settings.bf_min_prio_reserve or (
             self.now_s - int(queue.submit_s[row]) < settings.bf_min_age_reserve_s) or (
             settings.bf_one_resv_per_job and job_id in self.start_s)
@@ -171,7 +176,7 @@ class _Backfill:
         question.features = job.features
         base, base_bits, fitting = self._ground(job)
         required = bits(job.demand.required) if job.demand.required is not None else 0
-        later_s = self.now_s
+        later_s = max(self.now_s, self.het.start_of_others_s(job.job_id) if job.job_id in self.het else 0)
         while True:
             start_s, later_s = later_s, 0
             view = reservations.view(columns, state.snapshot.reservations, shape.reservation, start_s, job.limit_s)
@@ -248,6 +253,8 @@ class _Backfill:
         if answer.start_s <= self.now_s and bool((nodes & columns.completing).any()):
             answer.start_s = self.now_s + 1
             later_s = 0
+        elif job.job_id in self.het:
+            self.het.can_start(job.job_id, job, answer.start_s)
         elif answer.start_s <= self.now_s:
             code = self._start(job, ~usable)
             if code == pick.SUCCESS:
@@ -293,6 +300,23 @@ class _Backfill:
         plan.starts.append(start)
         self.future.add(state.start(job.row, start))
         return pick.SUCCESS
+
+    def _start_het_jobs(self) -> None:
+        """Starts heterogeneous jobs, their components on nodes of their own; what was not promised to them too."""
+        plan, most = self.plan, self.settings.bf_max_job_start
+        for jobs in self.het.ready():
+            if most and len(plan.starts) >= most:
+                return
+            before = len(plan.starts)
+            used = np.zeros(len(self.state.snapshot.cluster), dtype=np.bool_)
+            for job in jobs:
+                if self._start(job, used) != pick.SUCCESS:
+                    del plan.starts[before:]
+                    break
+                used[[self.state.snapshot.cluster.index[share.node] for share in plan.starts[-1].shares]] = True
+            else:
+                for job in jobs:
+                    plan.expected.pop(job.job_id, None)
 
     def _longest_s(self, job: _Job, nodes: BoolArray) -> int:
         """With --time-min: as much of the time limit as leaves promised nodes alone."""

@@ -111,6 +111,9 @@ class _Loop:
 
     def _consider(self, row: int, partition_number: int) -> None:
         state, queue = self.state, self.queue
+        if int(queue.job_id[row]) in queue.het:
+            self._block(row, partition_number)          # backfill alone starts heterogeneous jobs
+            return
         columns = state.snapshot.cluster
         shape = queue.shapes[queue.shape[row]]
         if shape.reservation is not None and shape.reservation in self.blocked_reservations:

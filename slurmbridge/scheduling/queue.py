@@ -33,6 +33,7 @@ class QueueRow:
     preempt_rank: int = 0                     # preempt/qos: jobs whose QOS can preempt others come first
     reason: int = 0                           # index into snapshot.REASONS of what the job shows now
     qos: str = ""                             # preempt/qos: whom the job may preempt
+    het_ids: tuple[int, ...] = ()             # all components of the heterogeneous job that it is one of
     eligible: bool = True                     # not held, begin time reached, dependencies met, association known
 
 
@@ -62,6 +63,7 @@ class QueueColumns:
         self.shapes: list[Shape] = []
         self.partitions: list[str] = []
         self.qos: dict[int, str] = {}         # job id -> QOS, of jobs that have one
+        self.het: dict[int, tuple[int, ...]] = {}                # job id -> all components of its heterogeneous job
         self._shape_index: dict[Shape, int] = {}
         self._partition_index: dict[str, int] = {}
         self._rows: dict[int, list[int]] = {}
@@ -100,6 +102,7 @@ class QueueColumns:
     def remove(self, job_id: int) -> None:
         """Takes the job's rows out; unknown jobs are none."""
         self.qos.pop(job_id, None)
+        self.het.pop(job_id, None)
         for at in self._rows.pop(job_id, ()):
             self.live[at] = False
             self.eligible[at] = False
@@ -137,6 +140,8 @@ class QueueColumns:
         self.eligible[at] = row.eligible
         if row.qos:
             self.qos[row.job_id] = row.qos
+        if row.het_ids:
+            self.het[row.job_id] = row.het_ids
 
     def _grow(self) -> None:
         for name in (*_COLUMNS, "live", "eligible"):
