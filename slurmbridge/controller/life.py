@@ -394,7 +394,7 @@ class JobLife:
         job.reason = "DependencyNeverSatisfied"
         kill = job.request.kill_on_invalid_dep
         if kill is None:
-            kill = "kill_invalid_depend" in self.world.conf.scheduler_parameters
+            kill = "kill_invalid_depend" in self.world.conf.dependency_parameters
         self.world.journal.job(job)
         queueing.refresh(self.world, job)
         if kill and phase_of(job) is Phase.PENDING:
