@@ -66,7 +66,7 @@ class Passes:
         free = 0.0
         timeout = min(self._sched_interval, self._bf_interval if self._with_backfill else self._sched_interval)
         try:
-            while True:
+            while not self.stopped:           # wait_for may swallow a cancellation that comes with a change
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), timeout)
                 await asyncio.sleep(max(COALESCE_S, free - loop.time()))

@@ -139,7 +139,7 @@ class Controller:
                     setattr(node, name, value)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled():
+        if not task.cancelled() and not (self.passes.stopped and task.exception() is None):
             self.failure = task.exception() or RuntimeError("a task of the controller ended")
             log.error("controller task failed", exc_info=self.failure)
             self.stopped.set()
@@ -211,6 +211,7 @@ class Controller:
         """Ends the tasks, writes what is left and lets go of the engine; ``end_runs`` first ends what it started."""
         if end_runs and self.failure is None:
             await self._end_runs()
+        self.passes.stopped = True
         for task in self._tasks:
             task.remove_done_callback(self._task_ended)
             task.cancel()
