@@ -35,8 +35,10 @@ _INTERNAL = frozenset({"launched", "daemon", "note"})
 class _Run:
     reader: JournalReader
     credential: str = ""
+    ordered: bool = False                     # a spawner may still read the order to launch it
     finished_sequence: int | None = None
     wanted: bool = True
+    is_forgotten: bool = False
 
 
 class LocalEngine:
@@ -163,6 +165,11 @@ class LocalEngine:
             self._forget(run)
 
     def _forget(self, run: RunId) -> None:
+        """The journal is what keeps a run from being launched again: it goes after the last order was answered."""
+        record = self._runs.get(run)
+        if record is not None and record.ordered:
+            record.is_forgotten = True
+            return
         self._runs.pop(run, None)
         with contextlib.suppress(OSError):
             spool.forget(self._run, self._reach, run)
@@ -173,7 +180,7 @@ class LocalEngine:
         if order.run in self._runs:
             return
         journal = self._run / spool.run_name(order.run) / JOURNAL_NAME
-        self._runs[order.run] = _Run(JournalReader(str(journal)), order.credential)
+        record = self._runs[order.run] = _Run(JournalReader(str(journal)), order.credential, ordered=True)
         try:
             plain = run_order(order, self._nodes, self._controller_url).to_json()
             await self._request_surely("launch", order=plain)
@@ -183,6 +190,10 @@ class LocalEngine:
             self._runs.pop(order.run, None)
             self._put(Event("launch_failed", order.run, time.time(),
                             data={"node": order.job.batch_host, "reason": "LaunchFailed", "message": str(error)}))
+        finally:
+            record.ordered = False
+            if record.is_forgotten:
+                self._forget(order.run)
 
     async def _request_surely(self, op: str, **fields: Any) -> None:
         """Asks the next spawner when one dies meanwhile: what was done already is not done twice."""
