@@ -11,6 +11,7 @@ import argparse
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from slurmbridge.scheduling.columns import ClusterColumns, NodeShare, NodeSpec, Partition, RunningJob
 from slurmbridge.scheduling.passes import backfill_pass, main_pass
@@ -77,15 +78,24 @@ def _shape(rng: random.Random) -> Shape:
                  mem_per_cpu_mb=2000, gres=gres, constraint=rng.choice((None, None, None, "amd", "intel|amd", "ib")))
 
 
-def timed(name: str, target_s: float, snapshot: Snapshot, run: Callable[[Snapshot], Plan], repeat: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The best of several passes, by the clock and by CPU time."""
+
+    name: str
+    best_s: float
+    cpu_s: float
+    plan: Plan
+
+
+def timed(name: str, snapshot: Snapshot, run: Callable[[Snapshot], Plan], repeat: int) -> Figure:
     best = cpu = float("inf")
     plan = Plan("")
     for _ in range(repeat):
         began, began_cpu = time.perf_counter(), time.process_time()
         plan = run(snapshot)
         best, cpu = min(best, time.perf_counter() - began), min(cpu, time.process_time() - began_cpu)
-    print(f"{name}: {best * 1000:8.1f} ms, {cpu * 1000:.1f} ms of CPU (target {target_s * 1000:.0f}), "
-          f"{plan.tested} tested, {len(plan.starts)} started, {len(plan.expected)} expected", flush=True)
+    return Figure(name, best, cpu, plan)
 
 
 def settle(snapshot: Snapshot, rounds: int) -> None:
@@ -100,9 +110,16 @@ def settle(snapshot: Snapshot, rounds: int) -> None:
                 snapshot.cluster.apply_start(RunningJob(start.job_id, start.partition, start.shares,
                                                         NOW_S + start.time_limit_s, NOW_S))
                 started += 1
-        print(f"settling: {started} started", flush=True)
         if started < 10:
             return
+
+
+def measure(nodes: int, jobs: int, repeat: int, rounds: int) -> list[Figure]:
+    """A main and a backfill pass over such a queue on such a cluster, after ``rounds`` passes that start what fits."""
+    rng = random.Random(7)
+    snapshot = Snapshot(NOW_S, cluster(nodes, rng), queue(jobs, rng))
+    settle(snapshot, rounds)
+    return [timed("main pass", snapshot, main_pass, repeat), timed("backfill pass", snapshot, backfill_pass, repeat)]
 
 
 def main() -> None:
@@ -112,11 +129,10 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=8, help="passes before the timed ones")
     given = parser.parse_args()
-    rng = random.Random(7)
-    snapshot = Snapshot(NOW_S, cluster(given.nodes, rng), queue(given.jobs, rng))
-    settle(snapshot, given.rounds)
-    timed("main pass    ", 0.15, snapshot, main_pass, given.repeat)
-    timed("backfill pass", 1.5, snapshot, backfill_pass, given.repeat)
+    for figure, target_ms in zip(measure(given.nodes, given.jobs, given.repeat, given.rounds), (150, 1500)):
+        print(f"{figure.name:<13}: {figure.best_s * 1000:8.1f} ms, {figure.cpu_s * 1000:.1f} ms of CPU (target "
+              f"{target_ms}), {figure.plan.tested} tried, {len(figure.plan.starts)} started, "
+              f"{len(figure.plan.expected)} expected", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,223 +1,188 @@
 #!/usr/bin/env python3
-"""slurmbridge and real Slurm side by side: the same commands, one after the other, on one machine, as ratios.
+"""slurmbridge and real Slurm side by side on one machine, as ratios (above 1: slurmbridge is faster or smaller).
 
-Without ``--lab`` only slurmbridge is measured. Both sides run the configuration in benchmarks/slurm.conf (the lab its
-own equivalent of it: 8 virtual nodes, multifactor priorities, backfill, accounting on).
+Both run at the same time, each with 8 virtual nodes, multifactor priorities, backfill and accounting
+(benchmarks/slurm.conf and the lab's equal of it), and are measured in turn, several rounds, so that what else the
+machine does meets both; the median counts. Jobs are submitted to a full cluster and wait for resources, as on a real
+one. Without ``--lab`` only slurmbridge is measured. Times are of whole processes, as users meet them.
 """
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import re
-import shutil
-import socket
 import statistics
-import struct
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-BIN = HERE.parent / ".venv/bin"
+import bench_plan
+from sides import Bridge, Lab, Side
+
+JOB = ["-n1", "--mem=1", "-o", "/dev/null", "-t", "1", "--wrap", "true"]
+TURNOVER_LIMIT_S = 120
+Figures = dict[str, list[float]]
 
 
-class Side:
-    """One scheduler under test: how to call its commands, and its controller's process."""
-
-    def __init__(self, name: str, env: dict[str, str]) -> None:
-        self.name, self.env = name, env
-
-    def call(self, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(argv, env=self.env, text=True, capture_output=True, stdin=subprocess.DEVNULL, cwd="/tmp", timeout=300)
-        if check and done.returncode:
-            sys.exit(f"{self.name}: {' '.join(argv)}: {done.stderr.strip()[-300:]}")
-        return done
-
-    def controller_rss_mb(self) -> float | None:
-        return None
-
-    def stop(self) -> None:
-        raise NotImplementedError
-
-
-class Bridge(Side):
-    def __init__(self, engine: str) -> None:
-        self.dir = Path(tempfile.mkdtemp(prefix="bench-"))
-        self.dir.chmod(0o755)
-        for name in ("slurm.conf", "gres.conf"):
-            shutil.copy(HERE / name, self.dir)
-        super().__init__("slurmbridge", {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": str(self.dir), "LANG": "C.UTF-8"})
-        up = self.call("slurmbridge", "up", "--state", str(self.dir / "state"), "--slurm-conf", str(self.dir / "slurm.conf"), "--engine", engine)
-        self.url = next(word for word in up.stdout.split() if word.startswith("unix://"))
-        self.env["SLURMBRIDGE_URL"] = self.url
-
-    def controller_rss_mb(self) -> float | None:
-        status = self.call("slurmbridge", "status", "--state", str(self.dir / "state")).stdout
-        pid = re.search(r"pid (\d+)", status)
-        if not pid:
-            return None
-        found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid[1]}/status").read_text())
-        return int(found[1]) / 1024 if found else None
-
-    def stop(self) -> None:
-        self.call("slurmbridge", "down", "--state", str(self.dir / "state"), check=False)
-        shutil.rmtree(self.dir, ignore_errors=True)
-
-
-class Lab(Side):
-    def __init__(self, lab: Path) -> None:
-        self.lab = lab
-        environment = {**os.environ, "LAB_FAST": "0", "LAB": tempfile.mkdtemp(prefix="benchlab-")}
-        os.chmod(environment["LAB"], 0o755)
-        self.outer = environment
-        for act in (["up"], ["seed"]):
-            done = subprocess.run([lab / "lab", *act], env=environment, text=True, capture_output=True)
-            if done.returncode:
-                sys.exit(f"lab {act[0]}: {done.stderr[-300:]}")
-        inner = subprocess.run([lab / "lab", "run", "env"], env=environment, text=True, capture_output=True, check=True).stdout
-        super().__init__("slurm", dict(line.split("=", 1) for line in inner.splitlines() if "=" in line))
-        self.version = self.call("sbatch", "-V").stdout.strip()
-
-    def controller_rss_mb(self) -> float | None:
-        pid = (Path(self.outer["LAB"]) / "run/slurmctld.pid").read_text().strip()
-        found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-        return int(found[1]) / 1024 if found else None
-
-    def stop(self) -> None:
-        subprocess.run([self.lab / "lab", "down", "--wipe"], env=self.outer, capture_output=True)
-        shutil.rmtree(self.outer["LAB"], ignore_errors=True)
-
-
-def rate(count: int, act: Callable[[], object]) -> float:
+def rate(count: int, act: Callable[[], object], workers: int = 1) -> float:
+    """``act`` so many times by so many threads: times per second."""
+    def work() -> None:
+        for _ in range(count // workers):
+            act()
+    threads = [threading.Thread(target=work) for _ in range(workers)]
     began = time.perf_counter()
-    act()
-    return count / (time.perf_counter() - began)
-
-
-HELD = ["sbatch", "-H", "-o", "/dev/null", "-t", "1", "--wrap", "true"]
-
-
-def serial_submissions(side: Side, count: int) -> float:
-    return rate(count, lambda: [side.call(*HELD) for _ in range(count)])
-
-
-def parallel_submissions(side: Side, count: int, submitters: int) -> float:
-    def work() -> None:
-        for _ in range(count // submitters):
-            side.call(*HELD)
-
-    def all_of_them() -> None:
-        threads = [threading.Thread(target=work) for _ in range(submitters)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    return rate(count // submitters * submitters, all_of_them)
-
-
-def socket_submissions(side: Bridge, count: int, submitters: int) -> float:
-    """The same request without starting a process: what a service that speaks the protocol gets (docs/protocol.md)."""
-    path = side.url.removeprefix("unix://")
-    body = json.dumps({"v": 1, "command": "sbatch", "argv": HELD[1:], "env": ["PATH=/usr/bin:/bin", "HOME=/tmp"], "cwd": "/tmp", "umask": 18,
-                       "host": "bench", "pid": 1, "sid": 1, "rlimits": {}, "tty_columns": None, "stdin_tty": False, "credential": ""}).encode()
-    frame = b"R" + struct.pack(">I", len(body)) + body
-
-    def submit() -> None:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(path)
-            connection.sendall(frame)
-            stream = connection.makefile("rb")
-            while head := stream.read(5):
-                payload = stream.read(struct.unpack(">I", head[1:])[0])
-                if head[:1] == b"X":
-                    if payload != b"\0\0\0\0":
-                        sys.exit("a submission through the socket was refused")
-                    return
-
-    def work() -> None:
-        for _ in range(count // submitters):
-            submit()
-
-    def all_of_them() -> None:
-        threads = [threading.Thread(target=work) for _ in range(submitters)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    return rate(count // submitters * submitters, all_of_them)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return count // workers * workers / (time.perf_counter() - began)
 
 
 def turnover(side: Side, count: int) -> float:
     """`true` jobs per second, from the first submission to the last one gone from squeue."""
-    def act() -> None:
-        for _ in range(count):
-            side.call("sbatch", "-n1", "--mem=1", "-t", "1", "-o", "/dev/null", "--wrap", "true")
-        while side.call("squeue", "-h", "-t", "PD,R,CG", "-o", "%i").stdout.strip():
-            time.sleep(0.02)
-    return rate(count, act)
+    began = time.perf_counter()
+    for _ in range(count):
+        side.call("sbatch", *JOB)
+    while side.call("squeue", "-h", "-t", "PD,R,CG", "-o", "%i").stdout.strip():
+        if time.perf_counter() - began > TURNOVER_LIMIT_S:
+            print(f"{side.name}: not over after {TURNOVER_LIMIT_S} s", file=sys.stderr)
+            break
+        time.sleep(0.05)
+    return count / (time.perf_counter() - began)
 
 
-def median_ms(side: Side, *argv: str, repeat: int = 7) -> float:
-    def once() -> float:
-        began = time.perf_counter()
-        side.call(*argv)
-        return (time.perf_counter() - began) * 1000
-    return statistics.median(once() for _ in range(repeat))
+def took_ms(side: Side, *argv: str) -> float:
+    began = time.perf_counter()
+    side.call(*argv)
+    return (time.perf_counter() - began) * 1000
 
 
-def row(name: str, ours: float, theirs: float | None, unit: str, higher_is_better: bool) -> None:
-    text = f"{name:<44} {ours:>10.1f} {unit:<6}"
-    if theirs is not None:
-        text += f" {theirs:>10.1f} {unit:<6} {(ours / theirs if higher_is_better else theirs / ours):>7.2f}x"
-    print(text, flush=True)
+def fill_cluster(side: Side) -> None:
+    """One job holds every node."""
+    side.call("sbatch", "-p", "all", "-N8", "--exclusive", "-t", "600", "-o", "/dev/null", "--wrap", "sleep 36000")
+    for _ in range(200):
+        if side.call("squeue", "-h", "-t", "R", "-o", "%i").stdout.strip():
+            return
+        time.sleep(0.1)
+    sys.exit(f"{side.name}: the blocking job does not start")
+
+
+def pending(side: Side) -> int:
+    return len(side.call("squeue", "-h", "-t", "PD", "-o", "%i").stdout.split())
+
+
+class Comparison:
+    """Figures by name, per side, one a round."""
+
+    def __init__(self, sides: list[Side], rounds: int) -> None:
+        self.sides, self.rounds = sides, rounds
+        self.figures: dict[str, Figures] = {side.name: {} for side in sides}
+
+    def add(self, side: Side, key: str, value: float) -> None:
+        self.figures[side.name].setdefault(key, []).append(value)
+
+    def each(self, key: str, measure: Callable[[Side], float], rounds: int = 0) -> None:
+        print(f"measuring {key} …", file=sys.stderr, flush=True)
+        for _ in range(rounds or self.rounds):
+            for side in self.sides:
+                self.add(side, key, measure(side))
+
+    def of(self, side: str, key: str) -> float | None:
+        values = self.figures.get(side, {}).get(key)
+        return statistics.median(values) if values else None
+
+    def row(self, key: str, name: str, unit: str, *, higher: bool = False, theirs: str = "") -> None:
+        ours, other = self.of("slurmbridge", key), self.of("slurm", theirs or key)
+        if ours is None:
+            return
+        text = f"{name:<46} {ours:>9.1f} {unit:<5}"
+        if other:
+            text += f" {other:>9.1f} {unit:<5} {(ours / other if higher else other / ours):>6.2f}x"
+        print(text, flush=True)
+
+
+QUERIES = {"squeue": ["squeue"], "squeue -j": ["squeue", "-j", "LAST"], "sacct -a -X": ["sacct", "-a", "-X"],
+           "sacct -j": ["sacct", "-j", "LAST"], "sprio -l": ["sprio", "-l"], "sinfo": ["sinfo"]}
+
+
+def measure(comparison: Comparison, options: argparse.Namespace) -> None:
+    bridge = next(side for side in comparison.sides if isinstance(side, Bridge))
+    comparison.each("srun true", lambda side: took_ms(side, "srun", "-n1", "--mem=1", "-t1", "true"), 5)
+    comparison.each("turn-over", lambda side: turnover(side, options.jobs // 5))
+    for side in comparison.sides:
+        fill_cluster(side)
+    comparison.each("serial", lambda side: rate(options.jobs, lambda: side.call("sbatch", *JOB)))
+    comparison.each("parallel", lambda side: rate(options.jobs * 2, lambda: side.call("sbatch", *JOB), 8))
+    frame = bridge.frame("sbatch", *JOB)
+    for _ in range(comparison.rounds):
+        comparison.add(bridge, "socket 1", rate(options.jobs * 2, lambda: bridge.ask(frame)))
+        comparison.add(bridge, "socket 8", rate(options.jobs * 4, lambda: bridge.ask(frame), 8))
+    last: dict[str, str] = {}
+    for side in comparison.sides:
+        rate(max(0, options.pending - pending(side)), lambda side=side: side.call("sbatch", *JOB), 8)  # type: ignore[misc]
+        last[side.name] = side.call("squeue", "-h", "-t", "PD", "-o", "%i").stdout.split()[0]
+    time.sleep(3)
+    for key, argv in QUERIES.items():
+        comparison.each(key, lambda side, argv=argv: took_ms(  # type: ignore[misc]
+            side, *(last[side.name] if word == "LAST" else word for word in argv)), 7)
+    for side in comparison.sides:
+        comparison.add(side, "resident", side.resident_mb())
+
+
+def report(comparison: Comparison, options: argparse.Namespace) -> None:
+    theirs = "Slurm" if "slurm" in comparison.figures else ""
+    print(f"{'':<46} {'slurmbridge':>15} {theirs:>15} {'ratio' if theirs else '':>7}")
+    comparison.row("serial", "submissions, one after another (commands)", "/s", higher=True)
+    comparison.row("parallel", "submissions, 8 submitters (commands)", "/s", higher=True)
+    comparison.row("socket 1", "submissions, 1 client (socket; Slurm: command)", "/s", higher=True, theirs="serial")
+    comparison.row("socket 8", "submissions, 8 clients (socket; Slurm: command)", "/s", higher=True, theirs="parallel")
+    comparison.row("turn-over", "`true` jobs from start to finish", "/s", higher=True)
+    comparison.row("srun true", "srun true", "ms")
+    for key in QUERIES:
+        comparison.row(key, f"{key}, {options.pending} pending", "ms")
+    comparison.row("resident", f"controller's memory, {options.pending} pending", "MB")
+
+
+def passes(comparison: Comparison, lab: Lab | None) -> None:
+    """Main and backfill passes: ours on clusters of three sizes, Slurm's as sdiag tells of its 8 nodes."""
+    theirs = lab.cycles_ms() if lab else None
+    for nodes, jobs in ((8, 5000), (8, 100_000), (1000, 5000), (1000, 100_000), (10_000, 5000), (10_000, 100_000)):
+        for figure in bench_plan.measure(nodes, jobs, 3, 4):
+            key = f"{figure.name}, {jobs} pending, {nodes} nodes ({figure.plan.tested} tried)"
+            comparison.figures["slurmbridge"][key] = [figure.best_s * 1000]
+            word = figure.name.split()[0]
+            if theirs and nodes == 8 and jobs == 5000:
+                comparison.figures["slurm"][key] = [theirs[word]]
+            comparison.row(key, key, "ms")
+    if theirs:
+        print(f"(Slurm's last backfill cycle tried {theirs['tried']:.0f} jobs)")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lab", type=Path, help="folder with the lab script of a real Slurm")
     parser.add_argument("--pending", type=int, default=5000)
-    parser.add_argument("--jobs", type=int, default=200, help="submissions and jobs in each measurement")
+    parser.add_argument("--jobs", type=int, default=200, help="submissions in each round of a measurement")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-passes", action="store_true", help="commands and rates only")
     options = parser.parse_args()
-
-    def measure(side: Side) -> dict[str, float]:
-        print(f"measuring {side.name} …", file=sys.stderr, flush=True)
-        out = {"serial": serial_submissions(side, options.jobs), "parallel": parallel_submissions(side, options.jobs * 2, 8)}
-        side.call("scancel", "-u", "root", check=False)
-        out["turnover"] = turnover(side, min(options.jobs, 100))
-        out["srun_ms"] = median_ms(side, "srun", "-n1", "--mem=1", "-t1", "true")
-        have = len(side.call("squeue", "-h", "-t", "PD", "-o", "%i").stdout.split())
-        if isinstance(side, Bridge):
-            out["socket1"] = socket_submissions(side, options.jobs * 2, 1)
-            out["socket8"] = socket_submissions(side, options.jobs * 4, 8)
-            have += options.jobs * 6
-        parallel_submissions(side, max(0, options.pending - have), 8)
-        last = side.call("squeue", "-h", "-o", "%i").stdout.split()[0]
-        for name, argv in {"squeue": ["squeue"], "squeue_j": ["squeue", "-j", last], "sacct": ["sacct", "-a", "-X"], "sacct_j": ["sacct", "-j", last],
-                           "sprio": ["sprio", "-l"], "sinfo": ["sinfo"]}.items():
-            out[name] = median_ms(side, *argv)
-        out["rss"] = side.controller_rss_mb() or 0.0
-        side.stop()
-        return out
-
-    theirs = measure(Lab(options.lab)) if options.lab else {}
-    ours = measure(Bridge("local"))
-    print(f"{'':<44} {'slurmbridge':>17} {'Slurm' if theirs else '':>17} {'ratio' if theirs else '':>8}")
-    for key, name, unit, higher in (
-        ("serial", "submissions, one after another (commands)", "/s", True), ("parallel", "submissions, 8 submitters (commands)", "/s", True),
-        ("turnover", "`true` jobs from start to finish", "/s", True), ("srun_ms", "srun true", "ms", False),
-        ("squeue", f"squeue, {options.pending} pending", "ms", False), ("squeue_j", "squeue -j", "ms", False), ("sacct", "sacct -a -X", "ms", False),
-        ("sacct_j", "sacct -j", "ms", False), ("sprio", "sprio -l", "ms", False), ("sinfo", "sinfo", "ms", False), ("rss", "controller's resident memory", "MB", False),
-    ):
-        row(name, ours[key], theirs.get(key), unit, higher)
-    row("submissions, 1 client (socket)", ours["socket1"], theirs.get("serial"), "/s", True)
-    row("submissions, 8 clients (socket)", ours["socket8"], theirs.get("parallel"), "/s", True)
+    sides: list[Side] = []
+    lab = None
+    try:
+        if options.lab:
+            lab = Lab(options.lab)
+            sides.append(lab)
+            print(f"comparing with {lab.version}", flush=True)
+        sides.append(Bridge("local"))
+        comparison = Comparison(sides, options.rounds)
+        measure(comparison, options)
+        report(comparison, options)
+        cycles = lab if lab else None
+        if not options.no_passes:
+            passes(comparison, cycles)
+    finally:
+        for side in sides:
+            side.stop()
 
 
 if __name__ == "__main__":
