@@ -67,7 +67,10 @@ class ControllerActs:
             self._service.timers.arm(job)
             world.journal.job(job)
         self._life.judge_dependents([job for job in records if job.dependency])
-        world.wake()
+        if all(job.request.batch for job in records):
+            self._service.passes.submitted()
+        else:
+            world.wake()
         try:
             await self._durable()
         except SlurmError:

@@ -1,7 +1,9 @@
 """When the scheduler looks at the queue, and how its plan becomes allocations.
 
 A change wakes the main pass, changes that come together are one pass; a backfill pass follows when somebody still
-waits. Both also run periodically (sched_interval, bf_interval). The planning itself is ``slurmbridge.scheduling``.
+waits. Batch jobs that are submitted one after another are one pass as well: slurmctld starts none of them at its
+submission either (batch_sched_delay), so that they start by priority. Both passes also run periodically
+(sched_interval, bf_interval). The planning itself is ``slurmbridge.scheduling``.
 """
 from __future__ import annotations
 
@@ -28,6 +30,10 @@ COALESCE_S = 0.01
 """Changes that come within this time are one pass."""
 REST = 4.0
 """After a pass as many times its own length without one: users' commands and jobs' ends have the rest of the time."""
+QUIET_S = 0.5
+"""So long without another submission, and a burst of them is over."""
+BATCH_SCHED_DELAY_S = 3.0
+"""A burst is looked at so long after its first job, be it over or not (slurm.conf(5), batch_sched_delay)."""
 QUICK_S = 0.1
 """A backfill pass that takes longer is computed beside the event loop."""
 MANY = 1000
@@ -55,10 +61,26 @@ class Passes:
         parameters = world.conf.scheduler_parameters
         self._sched_interval = _seconds(parameters.get("sched_interval"), 60.0)
         self._bf_interval = max(_seconds(parameters.get("bf_interval"), 30.0), 0.5)
+        self._batch_delay = _seconds(parameters.get("batch_sched_delay"), BATCH_SCHED_DELAY_S)
+        self._burst: asyncio.TimerHandle | None = None
+        self._burst_since = 0.0                   # loop time
         self._with_backfill = world.conf.scheduler_type.endswith("backfill")
 
     def wake(self) -> None:
+        if self._burst is not None:
+            self._burst.cancel()
+            self._burst = None
         self._changed.set()
+
+    def submitted(self) -> None:
+        """A batch job came in: a pass follows once no more come, or after batch_sched_delay."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self._burst is None:
+            self._burst_since = now
+        else:
+            self._burst.cancel()
+        self._burst = loop.call_at(min(now + QUIET_S, self._burst_since + self._batch_delay), self.wake)
 
     async def run(self) -> None:
         """Until cancelled. A pass that fails is logged and the next one tried."""
@@ -69,6 +91,8 @@ class Passes:
             while not self.stopped:           # wait_for may swallow a cancellation that comes with a change
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), timeout)
+                if self._burst is not None and not self._changed.is_set():
+                    continue                  # submissions are coming in: they will wake
                 await asyncio.sleep(max(COALESCE_S, free - loop.time()))
                 self._changed.clear()
                 began = time.perf_counter()
@@ -83,6 +107,8 @@ class Passes:
                 self._aside.cancel()
             if self._later is not None:
                 self._later.cancel()
+            if self._burst is not None:
+                self._burst.cancel()
 
     def once(self) -> None:
         """One main pass and, when it left somebody waiting, one backfill pass."""
