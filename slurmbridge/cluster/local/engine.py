@@ -38,7 +38,8 @@ class _Run:
     ordered: bool = False                     # a spawner may still read the order to launch it
     finished_sequence: int | None = None
     wanted: bool = True
-    is_forgotten: bool = False
+    is_forgotten: bool = False                # acknowledged: its files go once no order is under way
+    not_started: Event | None = None          # to be told once no order is under way: the same run is launched again
 
 
 class LocalEngine:
@@ -145,10 +146,12 @@ class LocalEngine:
                 continue
             if kind in ("finished", "launch_failed"):
                 record.finished_sequence = sequence
-            if kind == "launch_failed" and entry.get("reason") == "NotStarted":
-                self._forget(run)             # the same run may be launched again
-            if record.wanted:
-                self._put(_event(run, kind, entry, sequence))
+            event = _event(run, kind, entry, sequence)
+            if kind == "launch_failed" and event.data.get("reason") == "NotStarted":
+                record.is_forgotten, record.not_started = True, event
+            elif record.wanted:
+                self._put(event)
+        self._settle(run, record)
         if record.finished_sequence is not None and not record.wanted:
             self._forget(run)
 
@@ -162,14 +165,10 @@ class LocalEngine:
     async def acknowledge(self, run: RunId, sequence: int) -> None:
         record = self._runs.get(run)
         if record is not None and record.finished_sequence is not None and sequence >= record.finished_sequence:
-            self._forget(run)
+            record.is_forgotten = True
+            self._settle(run, record)
 
     def _forget(self, run: RunId) -> None:
-        """The journal is what keeps a run from being launched again: it goes after the last order was answered."""
-        record = self._runs.get(run)
-        if record is not None and record.ordered:
-            record.is_forgotten = True
-            return
         self._runs.pop(run, None)
         with contextlib.suppress(OSError):
             spool.forget(self._run, self._reach, run)
@@ -192,8 +191,14 @@ class LocalEngine:
                             data={"node": order.job.batch_host, "reason": "LaunchFailed", "message": str(error)}))
         finally:
             record.ordered = False
-            if record.is_forgotten:
-                self._forget(order.run)
+            self._settle(order.run, record)
+
+    def _settle(self, run: RunId, record: _Run) -> None:
+        """The journal is what keeps a run from being launched again: it goes when no order to do so is under way."""
+        if record.is_forgotten and not record.ordered and self._runs.get(run) is record:
+            self._forget(run)
+            if record.not_started is not None and record.wanted:
+                self._put(record.not_started)
 
     async def _request_surely(self, op: str, **fields: Any) -> None:
         """Asks the next spawner when one dies meanwhile: what was done already is not done twice."""
