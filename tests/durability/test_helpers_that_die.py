@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Site
-
 from end_to_end.killing import (
     Controller,
     Crew,
@@ -22,6 +20,7 @@ from end_to_end.killing import (
     spawner_pid,
     wait_until_idle,
 )
+from sites import Site
 
 CONF = "MinJobAge=3600\nSchedulerParameters=requeue_delay=0,bf_interval=1,sched_interval=1\n"
 MakeSite = Callable[..., Site]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Site
-
 from end_to_end.killing import daemons_of
+from sites import Site
+
 from slurmbridge.api.daemon import Options, StartError, prepare_state
 
 MakeSite = Callable[..., Site]

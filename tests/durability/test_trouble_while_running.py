@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Site
-
 from end_to_end.killing import Controller, eventually, processes_of, rows_of, wait_until_idle
+from sites import Site
 
 REFUSAL = "sbatch: error: Batch job submission failed: I/O error writing script/environment to file\n"
 MakeSite = Callable[..., Site]

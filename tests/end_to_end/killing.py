@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from conftest import BIN, Site
+from sites import BIN, Site
 
 GIVE_UP_S = 240
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from conftest import Site
 from end_to_end.killing import Controller, Crew, processes_of, rows_of, wait_until_idle
+from sites import Site
 
 JOBS, KILLS = 500, 30
 PLAIN, ARRAY, GANG, CANCELLED = "plain", "array", "gang", "cancelled"

@@ -1,0 +1,78 @@
+"""The ledger on a real PostgreSQL: the controller is killed and the database crashes, and what was acknowledged holds."""
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from databases import PostgresServer
+from end_to_end.killing import Controller, Crew, eventually, processes_of, rows_of, wait_until_idle
+from sites import Site
+
+JOBS = 60
+MakeSite = Callable[..., Site]
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def site(make_site: MakeSite, server: PostgresServer) -> Site:
+    site = make_site(engine="local", conf="MinJobAge=3600\n", started=False)
+    config = site.folder / "slurmbridge.yaml"
+    config.write_text(f"database: {server.create('ledger')}\n")
+    site.options = ["--config", str(config)]
+    return site
+
+
+def test_controller_killed_and_database_crashed(site: Site, server: PostgresServer) -> None:
+    chance = random.Random(7)
+    acknowledged: dict[int, int] = {}
+
+    def work(number: int) -> bool:
+        script = f"echo x >> {site.work}/{number}; sleep 0.0{number % 9}; exit {number % 5}"
+        done = site.run("sbatch", "--parsable", "-n1", "--mem=1", "-o", "/dev/null", "--wrap", script)
+        if done.returncode:
+            return False
+        assert int(done.stdout) not in acknowledged, "a job id was given twice"
+        acknowledged[int(done.stdout)] = number
+        return True
+
+    with Controller(site) as controller, Crew(work, JOBS, threads=2) as crew:
+        for _ in range(3):
+            time.sleep(chance.uniform(0.1, 0.5))
+            server.stop()                     # under a running controller: it waits, and goes on
+            time.sleep(0.3)
+            server.start()
+            time.sleep(chance.uniform(0.1, 0.5))
+            controller.kill()                 # together: the next one finds the other's crash
+            server.stop()
+            server.start()
+            controller.start()
+            controller.wait()
+        crew.finish()
+        wait_until_idle(site)
+        rows = rows_of(site)
+        for job, number in acknowledged.items():
+            assert rows[str(job)] == [("FAILED", f"{number % 5}:0") if number % 5 else ("COMPLETED", "0:0")], job
+            assert (site.work / str(number)).read_text() == "x\n", f"job {job} did not run exactly once"
+        assert not processes_of(site)
+
+
+def test_no_database_at_the_start(site: Site, server: PostgresServer) -> None:
+    site.up()
+    site.submit("-H", "--wrap", "true")
+    site.down()
+    server.stop()
+    done = site.run("slurmbridge", "up", "--state", site.state, "--slurm-conf", site.slurm_conf, *site.options)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    assert "cannot be opened" in done.stderr
+    server.start()
+    site.up()
+    assert site.job_field(1, "%T") == "PENDING"
+    eventually(lambda: site.submit("-H", "--wrap", "true") == 2, "ids go on")
