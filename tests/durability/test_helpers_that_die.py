@@ -1,4 +1,4 @@
-"""The spawner or a step daemon is killed: what runs goes on or is lost as with a lost node, and nothing stays behind."""
+"""The spawner or a step daemon is killed: what runs goes on or is lost as with a lost node; nothing stays behind."""
 from __future__ import annotations
 
 import json

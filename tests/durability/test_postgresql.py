@@ -1,4 +1,4 @@
-"""The ledger on a real PostgreSQL: the controller is killed and the database crashes, and what was acknowledged holds."""
+"""The ledger on a real PostgreSQL: controller and database are killed, and what was acknowledged holds."""
 from __future__ import annotations
 
 import random
@@ -22,7 +22,7 @@ def server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def site(make_site: MakeSite, server: PostgresServer) -> Site:
+def site(server: PostgresServer, make_site: MakeSite) -> Site:
     site = make_site(engine="local", conf="MinJobAge=3600\n", started=False)
     config = site.folder / "slurmbridge.yaml"
     config.write_text(f"database: {server.create('ledger')}\n")

@@ -21,8 +21,8 @@ MakeSite = Callable[..., Site]
 
 def refused(site: Site, *options: str) -> str:
     """The one line of a start that fails."""
-    done = site.run("slurmbridge", "up", "--state", site.state, "--slurm-conf", site.slurm_conf, "--engine", site.engine,
-                    *options)
+    done = site.run("slurmbridge", "up", "--state", site.state, "--slurm-conf", site.slurm_conf,
+                    "--engine", site.engine, *options)
     assert done.returncode == 1, done
     assert done.stdout == ""
     lines = done.stderr.splitlines()
@@ -120,7 +120,8 @@ def small_disk(stopped: Site) -> Iterator[Path]:
     kept = stopped.folder / "kept"
     stopped.state.rename(kept)
     stopped.state.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=755", "none", stopped.state], check=False).returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=755", "none", stopped.state]
+    if subprocess.run(mount, check=False).returncode:
         pytest.skip("mounting is not allowed here")
     try:
         subprocess.run(["cp", "-a", f"{kept}/.", stopped.state], check=True)

@@ -29,8 +29,8 @@ class Controller:
         words = [BIN / "slurmbridge", "up", "--foreground", "--state", site.state, "--slurm-conf", site.slurm_conf,
                  "--engine", site.engine, *site.options]
         with open(self.log, "a") as log:
-            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True,
-                                            env=site.env, cwd=site.work)
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+                                            text=True, env=site.env, cwd=site.work)
         site.is_up = True
 
     def wait(self) -> None:

@@ -81,7 +81,7 @@ def test_every_acknowledged_job_ends_once_with_its_own_exit_code(make_site: Call
     marks.mkdir()
     submitting = Submitting(site, marks)
     with Controller(site) as controller, Crew(submitting.work, JOBS) as crew:
-        for kill in range(KILLS):
+        for _ in range(KILLS):
             time.sleep(chance.uniform(0.02, 0.6))
             controller.kill()
             controller.start()
@@ -94,4 +94,4 @@ def test_every_acknowledged_job_ends_once_with_its_own_exit_code(make_site: Call
         wait_until_idle(site)
         submitting.check(rows_of(site))
         assert not processes_of(site), f"processes of finished jobs were left behind (seed {seed})"
-        assert not [path for path in (site.state / "run").iterdir() if path.name[0].isdigit()], "spools were left behind"
+        assert not list((site.state / "run").glob("[0-9]*")), "spools were left behind"
