@@ -19,6 +19,7 @@ from slurmbridge.runtime.children import Children, add_usage
 from slurmbridge.runtime.gauges import MemoryGauge, gather_interval_s
 from slurmbridge.runtime.journal import JournalWriter
 from slurmbridge.runtime.order import RunOrder
+from slurmbridge.runtime.parts import LentStep
 from slurmbridge.runtime.peers import JOIN_TIMEOUT_S, PeerLost, Peers
 from slurmbridge.runtime.sessions import Sessions
 from slurmbridge.runtime.wake import Waker
@@ -327,6 +328,9 @@ class StepDaemon:
                     await frames.send(writer, frames.encode_json(b"k", {"ok": True, "gone": True}))
                 if not self._end_peer.done():
                     self._end_peer.set_result(None)
+            return
+        if op == "part" and self.index == 0:
+            await LentStep(self.sessions, reader, writer).serve()
             return
         if op == "signal":
             step = request.get("step")

@@ -5,7 +5,8 @@ Presence rules are those of sbatch(1) and srun(1), "OUTPUT ENVIRONMENT VARIABLES
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cmp_to_key
 
 from slurmbridge.runtime.layout import Distribution, lay_out, task_capacity, tasks_per_node_text
 from slurmbridge.runtime.order import NodeShare, RunOrder
@@ -13,6 +14,7 @@ from slurmbridge.slurm import hostlist
 from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.slurm.words import CpuFrequency
 
+BY_NAME = cmp_to_key(hostlist.natural_compare)
 GPU_VISIBILITY = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 
 
@@ -74,6 +76,15 @@ def allocation_variables(order: RunOrder) -> dict[str, str]:
     if order.restart:
         found["SLURM_RESTART_COUNT"] = str(order.restart)
     return {name: value for name, value in found.items() if value != ""}
+
+
+def het_step_variables(components: Sequence[RunOrder], het_job_id: int) -> dict[str, str]:
+    """What a step over these components of a het job finds as its job: theirs together, sorted by node."""
+    nodes = sorted((node for order in components for node in order.nodes), key=lambda node: BY_NAME(node.name))
+    names = hostlist.compress([node.name for node in nodes])
+    return {"SLURM_JOB_ID": str(het_job_id), "SLURM_JOBID": str(het_job_id), "SLURM_JOB_NUM_NODES": str(len(nodes)),
+            "SLURM_JOB_NODELIST": names, "SLURM_NODELIST": names,
+            "SLURM_JOB_CPUS_PER_NODE": tasks_per_node_text([node.cpus for node in nodes])}
 
 
 def given_tasks(order: RunOrder) -> int:
@@ -223,6 +234,8 @@ class StepFacts:
     launcher_port: int = 0
     owns_allocation: bool = False             # srun outside an allocation: the job's variables are set too
     preserve: bool = False                    # --preserve-env
+    job: Mapping[str, str] = field(default_factory=dict)       # of a het job: what replaces its component's variables
+    bridge: Mapping[str, str] = field(default_factory=dict)    # how commands in it find the step daemon
 
 
 def step_environment(order: RunOrder, base: Mapping[str, str], step: StepFacts) -> dict[str, str]:
@@ -233,6 +246,7 @@ def step_environment(order: RunOrder, base: Mapping[str, str], step: StepFacts) 
     job = allocation_variables(order)
     env = {**{name: job[name] for name in _IF_MISSING if name in job}, **base,
            **{name: job[name] for name in _ALWAYS if name in job}}
+    env |= step.job
     if step.owns_allocation:
         env |= {name: job[name] for name in _OF_OWN_JOB if name in job}
         env.pop("SLURM_JOB_GPUS", None)
@@ -248,7 +262,7 @@ def step_environment(order: RunOrder, base: Mapping[str, str], step: StepFacts) 
     }
     if any(gpu_indices(node) for node in order.nodes):         # each node says which, or that there are none
         env = {name: value for name, value in env.items() if name not in (*GPU_VISIBILITY, "SLURM_STEP_GPUS")}
-    return {**env, **bridge_variables(order)}
+    return {**env, **(step.bridge or bridge_variables(order))}
 
 
 _ALWAYS = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_UID", "SLURM_JOB_USER", "SLURM_JOB_GID",

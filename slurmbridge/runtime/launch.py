@@ -19,10 +19,10 @@ _LEVELS = {"block": "Block", "cyclic": "Cyclic", "fcyclic": "FCyclic"}
 def node_requests(running: RunningStep, step: StepOptions, plan: StepPlan, argvs: list[list[str]],
                   names: stepfiles.Names) -> list[dict[str, Any]]:
     """One ``L`` frame's object a node of the step."""
-    opts, order = step.opts, running.order
+    opts, order, place = step.opts, running.order, running.place
     facts = StepFacts(
-        step_id=running.step_id, nodes=tuple(share.name for share in plan.shares),
-        counts=tuple(len(share.tasks) for share in plan.shares),
+        step_id=running.step_id.partition("+")[0], nodes=place.nodes, counts=place.counts, job=place.job,
+        bridge=environment.bridge_variables(running.daemon.order),
         owns_allocation=running.call.owns_allocation, preserve=bool(opts["preserve_env"]))
     own = {name: value for name, value in running.call.env.items() if not name.startswith("SLURM_RLIMIT_")}
     own |= stepenv.option_variables(opts, step.request, running.call.own_umask)
@@ -32,7 +32,8 @@ def node_requests(running: RunningStep, step: StepOptions, plan: StepPlan, argvs
     requests = []
     for index, share in enumerate(plan.shares):
         node = order.nodes[share.node_index]
-        per_node = environment.step_node_variables(node, share.cpus, index, share.tasks, share_gpus(share))
+        ranks = [place.first_task + rank for rank in share.tasks]
+        per_node = environment.step_node_variables(node, share.cpus, place.first_node + index, ranks, share_gpus(share))
         requests.append({
             "credential": order.credential, "step": running.step_name, "node": share.name, "first_node": index == 0,
             "cwd": opts["chdir"], "umask": running.call.umask, "append": append, "unbuffered": bool(opts["unbuffered"]),
@@ -49,10 +50,11 @@ def node_requests(running: RunningStep, step: StepOptions, plan: StepPlan, argvs
 def _task(running: RunningStep, share: StepShare, index: int, local: int, rank: int, argv: list[str],
           names: stepfiles.Names, shared: dict[str, str]) -> dict[str, Any]:
     gpus = bound_gpus(running.opts["tres_bind"], share_gpus(share), local)
-    variables = environment.task_variables(rank, local, gpus)
+    shown_rank = running.place.first_task + rank
+    variables = environment.task_variables(shown_rank, local, gpus)
     if local == 0 and "TMPDIR" not in shared:
         variables["TMPDIR"] = "/tmp"
-    streams = {word: stepfiles.stream_of(running.files[number], names, share.name, index, rank)
+    streams = {word: stepfiles.stream_of(running.files[number], names, share.name, index, shown_rank, rank)
                for number, word in enumerate(("stdin", "stdout", "stderr"))}
     return {"rank": rank, "local": local, "argv": argv, "env": variables,
             "pty": running.opts["pty"] is not None and rank == 0, **streams}

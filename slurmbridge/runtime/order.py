@@ -66,6 +66,7 @@ class RunOrder:
     licenses: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     het_environment: dict[str, str] = field(default_factory=dict)   # HET_GROUP variables of a script
+    het_heads: list[list[str]] = field(default_factory=list)        # (address, credential) of each component's head
 
     @property
     def run_name(self) -> str:

@@ -15,6 +15,7 @@ from slurmbridge.slurm import errors
 
 if TYPE_CHECKING:
     from slurmbridge.runtime.daemon import StepDaemon
+    from slurmbridge.runtime.parts import LentStep
     from slurmbridge.runtime.srun import SrunSession
     from slurmbridge.runtime.step import RunningStep
 
@@ -25,8 +26,8 @@ class Sessions:
     def __init__(self, daemon: StepDaemon) -> None:
         self.daemon = daemon
         self.nodes = [NodeUse(node.name, node.cpus, node.mem_mb, dict(node.gres)) for node in daemon.order.nodes]
-        self.running: dict[str, RunningStep] = {}         # by step number
-        self.sessions: set[SrunSession] = set()
+        self.running: dict[str, RunningStep | LentStep] = {}     # by step number
+        self.sessions: set[SrunSession | LentStep] = set()
         self.ever_attached = False
         self._keepers: set[int] = set()
         self._keepers_gone: set[asyncio.Future[Any]] = set()
@@ -44,8 +45,8 @@ class Sessions:
 
     # ---- resources --------------------------------------------------------------------------------------------------
 
-    def allocate(self, request: StepRequest) -> tuple[str, StepPlan]:
-        """A new step's id and plan. Raises StepRefused."""
+    def allocate(self, request: StepRequest, number: str | None = None) -> tuple[str, StepPlan]:
+        """A new step's number and plan. ``number``: that of a component that has it already. Raises StepRefused."""
         if self.daemon.suspended_s is not None:
             raise StepRefused(errors.ESLURM_DISABLED)
         try:
@@ -55,8 +56,8 @@ class Sessions:
             raise
         steptypes.occupy(self.nodes, plan)
         self._next_node = plan.next_node
-        step_id = str(self._next_step)
-        self._next_step += 1
+        step_id = str(self._next_step) if number is None else number
+        self._next_step = max(self._next_step, int(step_id) + 1)
         return step_id, plan
 
     def release(self, plan: StepPlan) -> None:
@@ -79,11 +80,11 @@ class Sessions:
             step.order_keepers({"op": "signal", "signal": number})
 
     def signal_step(self, step_id: str, number: int) -> bool:
-        step = self.running.get(step_id)
-        if step is None:
-            return False
-        step.signal_by_request(number)
-        return True
+        """``step_id`` may be a component's (``3+1``) or stand for all of them."""
+        found = [step for name, step in self.running.items() if step_id in (name, name.partition("+")[0])]
+        for step in found:
+            step.signal_by_request(number)
+        return bool(found)
 
     def announce_end(self, cause_text: str) -> None:
         """The job is ended: each step says so on its srun's standard error; pending ones are given up."""

@@ -12,14 +12,17 @@ from slurmbridge.runtime import execution, frames, stepenv
 from slurmbridge.runtime.client import Client
 from slurmbridge.runtime.environment import split_environment
 from slurmbridge.runtime.multiprog import MultiProgError, programs
-from slurmbridge.runtime.step import CannotStart, RunningStep, SrunCall
-from slurmbridge.runtime.stepoptions import StepOptions, read_step_options
+from slurmbridge.runtime.parts import OwnPart, Part, PartLost, close_all, parts_of
+from slurmbridge.runtime.step import CannotStart, SrunCall
+from slurmbridge.runtime.stepgroup import Held, all_of, running_steps
+from slurmbridge.runtime.stepoptions import StepOptions, read_components, step_options
 from slurmbridge.runtime.steptypes import StepPlan, StepRefused
 from slurmbridge.slurm import errors
-from slurmbridge.slurm.option_values import ClientExit, Log
+from slurmbridge.slurm.option_values import ClientExit, Log, OptionSet
 
 if TYPE_CHECKING:
     from slurmbridge.runtime.sessions import Sessions
+    from slurmbridge.runtime.step import RunningStep
 
 RETRY_S = 60.0
 """How long srun waits silently for room in its allocation before it says so."""
@@ -43,7 +46,7 @@ class SrunSession:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.owns_allocation: bool = (not self.order.request.batch and self.order.request.interactive_command == "srun"
                                 and not sessions.ever_attached)
-        self.step: RunningStep | None = None
+        self.steps: list[RunningStep] = []    # one a component, once all have their nodes
         self._client_gone = False
         self._finished = False
         self._last_interrupt_s = 0.0
@@ -54,18 +57,19 @@ class SrunSession:
     async def run(self) -> int:
         """The wait status that stands for this srun."""
         self._reading = asyncio.create_task(self._read_client())
-        plan: StepPlan | None = None
-        step_id = ""
+        held: list[Held] = []
         try:
             if self._is_for_the_controller():
                 return 0
-            call = self._read_call()
+            call, components = self._read_call()
             self.client.write_soon(b"T", b"")
-            step_id, plan = await self._create_step(call.step)
-            self.step = self.sessions.running[step_id] = RunningStep(self.daemon, self.client, call, step_id, plan)
-            self.step.client_gone = self._client_gone
-            await self.step.run()
-            status = self.step.status if self.step.status is not None else 1 << 8
+            await self._create_steps(components, call, held)
+            self.steps = running_steps(self.daemon, self.client, call, held)
+            for step in self.steps:
+                step.client_gone = self._client_gone
+            await all_of(step.run() for step in self.steps)
+            ends = [step.status if step.status is not None else 1 << 8 for step in self.steps]
+            status = max(ends, key=execution.exit_code)
             await self.client.exit(execution.exit_code(status))
             return status
         except (_Over, CannotStart) as over:
@@ -74,9 +78,9 @@ class SrunSession:
             return (code & 0xFF) << 8
         finally:
             self._finished = True
-            if plan is not None:
-                self.sessions.running.pop(step_id, None)
-                self.sessions.release(plan)
+            for one in held:
+                one.part.release(one.step_id, one.plan)
+            close_all([one.part for one in held])
 
     async def linger(self) -> None:
         """Until the client has closed: closing first could lose what it has not read yet."""
@@ -95,15 +99,15 @@ class SrunSession:
                                                                 if name != "SLURM_JOBID"]}))
         return True
 
-    def _read_call(self) -> SrunCall:
+    def _read_call(self) -> tuple[SrunCall, list[OptionSet]]:
         env = split_environment(self.request.get("env", ()))
         cwd = str(self.request.get("cwd") or "/")
         own_umask = int(self.request.get("umask", 0o022))
         umask = stepenv.step_umask(env, own_umask)
         log = Log("srun")
         try:
-            step = read_step_options(env, cwd, [str(word) for word in self.request.get("argv", ())], self.order,
-                                     time.time(), log, owns_allocation=self.owns_allocation)
+            components = read_components(env, cwd, [str(word) for word in self.request.get("argv", ())], self.order,
+                                         time.time(), log, owns_allocation=self.owns_allocation)
         except ClientExit as end:
             self.client.flush(log)
             if end.stdout:
@@ -111,14 +115,18 @@ class SrunSession:
             raise _Over(end.code) from None
         if not self.owns_allocation:          # else the controller's reading has said it
             self.client.flush(log)
-        return SrunCall(self.request, env, cwd, umask, own_umask, step, self.owns_allocation,
-                        self._read_programs(step, cwd))
+        return SrunCall(self.request, env, cwd, umask, own_umask, self.owns_allocation,
+                        self._read_programs(components, cwd)), components
 
-    def _read_programs(self, step: StepOptions, cwd: str) -> str | None:
+    def _read_programs(self, components: list[OptionSet], cwd: str) -> str | None:
         """The --multi-prog file, checked as far as srun knows the number of tasks."""
-        if not step.opts["multi_prog"]:
+        opts = components[0]
+        if not any(one["multi_prog"] for one in components):
             return None
-        name = step.argv[0]
+        if len(components) > 1:
+            self.client.say("fatal: --multi-prog option not supported with multiple het groups")
+            raise _Over(1)
+        name = opts.argv[0]
         try:
             with open(os.path.join(cwd, name), encoding="utf-8", errors="surrogateescape") as file:
                 text = file.read(4 << 20)
@@ -126,23 +134,76 @@ class SrunSession:
             self.client.say(f"error: Could not open multi_prog config file {name}")
             raise _Over(1) from None
         try:
-            programs(name, text, int(step.opts["ntasks"]), step.argv[1:])
+            programs(name, text, int(opts["ntasks"]), opts.argv[1:])
         except MultiProgError as error:
             for line in error.lines:
                 self.client.say(f"error: {line}")
             raise _Over(1) from None
         return text
 
-    async def _create_step(self, step: StepOptions) -> tuple[str, StepPlan]:
+    async def _parts(self, components: list[OptionSet]) -> list[Part]:
+        """Whose steps the components are."""
+        own = OwnPart(self.sessions)
+        groups = [int(opts["het_group"] or 0) for opts in components]
+        most = max(len(self.order.het_heads) - 1, 0)
+        if len(components) > 1:
+            if not self.order.het_heads:
+                return [own] * len(components)
+            if max(groups) > most:
+                self.client.say(f"error: Attempt to run a job step with het group value of {max(groups)}, "
+                                f"but the job allocation has maximum value of {most}")
+                raise _Over(1)
+        elif groups[0] > most:
+            self.client.say(f"error: Requested het-group offset exceeds highest hetjob index ({groups[0]} > {most})")
+            raise _Over(1)
+        elif not self.order.het_heads:
+            if components[0]["het_group"]:
+                self.client.say("error: No directives to start application on any available hetjob components")
+                raise _Over(1)
+            return [own]
+        try:
+            return await parts_of(groups, own)
+        except PartLost as error:
+            self.client.say(f"error: Unable to confirm allocation for job {self.order.job_id}: {error}")
+            raise _Over(1) from None
+
+    async def _create_steps(self, components: list[OptionSet], call: SrunCall, held: list[Held]) -> None:
+        """Appends each component's step to ``held`` as it gets its nodes."""
+        parts = await self._parts(components)
+        shared = len(components) > 1 and not self.order.het_heads      # all are steps of this one job
+        number: str | None = None
+        for place, (opts, part) in enumerate(zip(components, parts)):
+            log = Log("srun")
+            before = [share.name for one in held for share in one.plan.shares] if shared else None
+            try:
+                step = step_options(opts, part.order, log, owns_allocation=call.owns_allocation, before=before)
+            except ClientExit as end:
+                self.client.flush(log)
+                close_all(parts)
+                raise _Over(end.code) from None
+            if not call.owns_allocation:
+                self.client.flush(log)
+            try:
+                number, plan = await self._create_step(part, step, number)
+            except PartLost as error:
+                self.client.say(f"error: Unable to create step for job {part.order.job_id}: {error}")
+                close_all(parts)
+                raise _Over(1) from None
+            except _Over:
+                close_all(parts)
+                raise
+            held.append(Held(part, step, f"{number}+{place}" if shared else number, plan))
+
+    async def _create_step(self, part: Part, step: StepOptions, number: str | None) -> tuple[str, StepPlan]:
         """Waits for room in the allocation as srun does."""
-        job_id = self.order.job_id
+        job_id = part.order.job_id
         immediate = step.opts["immediate"]
         waited = False
         begun = time.monotonic()
         retry_s = RETRY_S + self.request.get("pid", 0) % 10
         while True:
             try:
-                step_id, plan = self.sessions.allocate(step.request)
+                step_id, plan = await part.allocate(step.request, number)
                 break
             except StepRefused as refused:
                 late = immediate and (immediate == 1 or time.monotonic() - begun >= immediate)
@@ -150,7 +211,7 @@ class SrunSession:
                     self.client.say(f"error: Unable to create step for job {job_id}: {refused}")
                     raise _Over(1) from None
                 text = str(refused)
-            timed_out = await self._wait_for_room(min(retry_s, immediate) if immediate else retry_s)
+            timed_out = await self._wait_for_room(part, min(retry_s, immediate) if immediate else retry_s)
             if timed_out:
                 how = "still" if waited else "temporarily"
                 self.client.say(f"Job {job_id} step creation {how} disabled, retrying ({text})")
@@ -159,10 +220,10 @@ class SrunSession:
             self.client.say(f"Step created for StepId={job_id}.{step_id}")
         return step_id, plan
 
-    async def _wait_for_room(self, timeout_s: float) -> bool:
+    async def _wait_for_room(self, part: Part, timeout_s: float) -> bool:
         """Whether the time was over before a step ended."""
         self._pending = pending = asyncio.get_running_loop().create_future()
-        room: asyncio.Future[Any] = asyncio.ensure_future(self.sessions.wait_for_room())
+        room: asyncio.Future[Any] = asyncio.ensure_future(part.wait_for_room())
         try:
             waits: list[asyncio.Future[Any]] = [room, pending]
             done, _ = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -183,63 +244,65 @@ class SrunSession:
     async def _read_client(self) -> None:
         while (frame := await self.client.frame()) is not None:
             kind, payload = frame
-            if kind == b"i" and self.step is not None:
-                self.step.input_from_client(payload)
+            if kind == b"i":
+                for step in self.steps:
+                    step.input_from_client(payload)
             elif kind == b"S":
                 self._signalled(int.from_bytes(payload[:4], "big"))
-            elif kind == b"Z" and self.step is not None:
-                for link in self.step.links:
+            elif kind == b"Z":
+                for link in [link for step in self.steps for link in step.links]:
                     link.resize(payload)
         self._client_gone = True
         if self._finished:
             return
         if self._pending is not None and not self._pending.done():
             self._pending.set_result(0)
-        if self.step is not None:
-            self.step.client_gone = True
-            self.step.abort()
+        for step in self.steps:
+            step.client_gone = True
+            step.abort()
 
     def job_ends(self, cause_text: str) -> None:
         """The job is being ended: a step that runs says so, one that waits is given up."""
         if self._pending is not None and not self._pending.done():
             self._pending.set_result(0)
-        if self.step is not None:
-            self.step.job_ends(cause_text)
+        for step in self.steps:
+            step.job_ends(cause_text)
 
     def order_keepers(self, order: dict[str, Any]) -> None:
-        if self.step is not None:
-            self.step.order_keepers(order)
+        for step in self.steps:
+            step.order_keepers(order)
 
     def _signalled(self, number: int) -> None:
         if self._pending is not None:
             if number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP) and not self._pending.done():
                 self._pending.set_result(number)
-        elif self.step is None:
+        elif not self.steps:
             return
         elif number == signal.SIGINT:
-            self._interrupted(self.step)
+            for step in self.steps:
+                self._interrupted(step)
+            self._last_interrupt_s = time.monotonic()
         elif number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             if number == signal.SIGQUIT:
                 self.client.say("Quit")
             self.client.say("forcing job termination")
-            self.step.abort()
+            for step in self.steps:
+                step.abort()
         elif number == signal.SIGCONT:
             self.client.say("got SIGCONT")
         elif number != signal.SIGTSTP:
             self.order_keepers({"op": "signal", "signal": number})
 
     def _interrupted(self, step: RunningStep) -> None:
-        now = time.monotonic()
-        again = now - self._last_interrupt_s < 1
-        self._last_interrupt_s = now
+        again = time.monotonic() - self._last_interrupt_s < 1
         if step.opts["quit_on_interrupt"] or again:
             self.client.say(f"sending Ctrl-C to StepId={step.step_name}")
-            self.order_keepers({"op": "signal", "signal": signal.SIGINT})
+            step.order_keepers({"op": "signal", "signal": signal.SIGINT})
             self.client.say("forcing job termination" if not step.cancelled else "job abort in progress")
             step.abort()
         elif step.opts["disable_status"]:
             self.client.say(f"sending Ctrl-C to StepId={step.step_name}")
-            self.order_keepers({"op": "signal", "signal": signal.SIGINT})
+            step.order_keepers({"op": "signal", "signal": signal.SIGINT})
         elif not step.cancelled:
             self.client.say("interrupt (one more within 1 sec to abort)")
             for line in step.states.report(step.step_name):

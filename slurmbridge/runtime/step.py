@@ -16,10 +16,11 @@ from slurmbridge.runtime.multiprog import programs
 from slurmbridge.runtime.outcome import TaskStates, exit_message, worse
 from slurmbridge.runtime.stdin import StdinSource
 from slurmbridge.runtime.stepoptions import StepOptions
-from slurmbridge.runtime.steptypes import StepPlan
+from slurmbridge.runtime.steptypes import Place, StepPlan, alone
 
 if TYPE_CHECKING:
     from slurmbridge.runtime.daemon import StepDaemon
+    from slurmbridge.runtime.parts import Part
 
 STEP_ABORT_S = 2
 """Seconds besides KillWait that srun announces for the end of a step."""
@@ -41,7 +42,6 @@ class SrunCall:
     cwd: str
     umask: int
     own_umask: int
-    step: StepOptions
     owns_allocation: bool
     programs_text: str | None                 # of --multi-prog
 
@@ -49,10 +49,12 @@ class SrunCall:
 class RunningStep:
     """One step with its number and its plan. ``run`` starts it and returns when nothing of it is left."""
 
-    def __init__(self, daemon: StepDaemon, client: Client, call: SrunCall, step_id: str, plan: StepPlan) -> None:
+    def __init__(self, daemon: StepDaemon, client: Client, call: SrunCall, part: Part, step: StepOptions,
+                 step_id: str, plan: StepPlan, place: Place | None = None) -> None:
         self.daemon, self.client, self.call, self.step_id, self.plan = daemon, client, call, step_id, plan
-        self.order = daemon.order
-        self.opts = call.step.opts
+        self.part, self.order = part, part.order
+        self.step, self.opts = step, step.opts
+        self.place = place or alone(plan)
         self.status: int | None = None
         self.links: list[KeeperLink] = []
         self.files: dict[int, stepfiles.Target] = {}
@@ -67,7 +69,7 @@ class RunningStep:
         self._files: dict[int, int] = {}      # stream -> descriptor of srun's own output file
         self._stdin: StdinSource | None = None
         self._usage: dict[int, dict[str, float]] = {}
-        self.label_width = len(str(plan.num_tasks - 1)) if self.opts["label"] else 0
+        self.label_width = len(str(self.place.total_tasks - 1)) if self.opts["label"] else 0
 
     @property
     def step_name(self) -> str:
@@ -88,7 +90,7 @@ class RunningStep:
                 self._stdin.close()
 
     async def _run(self) -> None:
-        step, plan = self.call.step, self.plan
+        step, plan = self.step, self.plan
         num_tasks = plan.num_tasks
         argvs = programs_of(self.call.programs_text, step.argv, num_tasks)
         self.files = {
@@ -113,8 +115,8 @@ class RunningStep:
         if self._task_signal and not self._aborting:
             self.client.say(f"Force Terminated StepId={self.step_name}")
         await self._run_hook("epilog")
-        self.daemon.tell("step_ended", step_id=self.step_id, exit_status=self.status or 0,
-                         usage=launch.total_usage(self._usage, plan))
+        self.part.tell("step_ended", step_id=self.step_id, exit_status=self.status or 0,
+                       usage=launch.total_usage(self._usage, plan))
 
     def _open_files(self, names: stepfiles.Names) -> None:
         """srun's own output files, with its umask and its directory."""
@@ -143,7 +145,7 @@ class RunningStep:
                 raise CannotStart from None
 
     def _tell_start(self, step: StepOptions, plan: StepPlan, started_s: float) -> None:
-        self.daemon.tell("step_started", **launch.step_record(self, step, plan, started_s))
+        self.part.tell("step_started", **launch.step_record(self, step, plan, started_s))
 
     def _arm_timers(self) -> None:
         loop = asyncio.get_running_loop()
@@ -170,7 +172,7 @@ class RunningStep:
     async def output(self, rank: int, stream: int, data: bytes) -> None:
         """A piece of a task's output (or, with ALL_TASKS, a line of a step daemon's)."""
         if rank >= 0 and self.label_width:
-            data = stepfiles.label(data, rank, self.label_width)
+            data = stepfiles.label(data, self.place.first_task + rank, self.label_width)
         fd = self._files.get(stream) if rank >= 0 else self._files.get(2)
         if fd is not None:
             try:
@@ -190,7 +192,7 @@ class RunningStep:
         self.status = worse(self.status, status)
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGTERM, signal.SIGKILL):
             self._task_signal = True
-        message = exit_message(node, ranks, status)
+        message = exit_message(node, [self.place.first_task + rank for rank in ranks], status)
         if message is not None and not (self.cancelled and os.WIFSIGNALED(status)):
             self.client.say(f"error: {message}")
         if not self.states.left:
@@ -235,7 +237,7 @@ class RunningStep:
 
     def launch_failed(self, ranks: list[int], message: str) -> None:
         for rank in ranks:
-            self.client.say(f"error: task {rank} launch failed: {message}")
+            self.client.say(f"error: task {self.place.first_task + rank} launch failed: {message}")
         self.states.ended(ranks, 1 << 8)
         self.status = worse(self.status, 1 << 8)
 

@@ -46,7 +46,7 @@ class Names:
 
     def _expand(self, pattern: str, node: str, node_index: int, rank: int) -> str:
         return patterns.expand(
-            pattern, job_id=self.order.job_id, work_dir=self.cwd, step=int(self.step_id),
+            pattern, job_id=self.order.job_id, work_dir=self.cwd, step=int(self.step_id.partition("+")[0]),
             array_job_id=_number(self.env.get("SLURM_ARRAY_JOB_ID")),
             array_task_id=_number(self.env.get("SLURM_ARRAY_TASK_ID")), node_name=node, node_index=node_index,
             task_rank=rank, user_name=self.order.user_name, job_name=self.env.get("SLURM_JOB_NAME", ""),
@@ -57,10 +57,10 @@ def _number(text: str | None) -> int:
     return int(text) if text and text.isdigit() else 0
 
 
-def stream_of(where: Target, names: Names, node: str, node_index: int, rank: int) -> str:
-    """What the keeper is told: "stream", or the file that the node opens."""
+def stream_of(where: Target, names: Names, node: str, node_index: int, shown_rank: int, rank: int) -> str:
+    """What the keeper is told: "stream", or the file that the node opens. ``shown_rank``: among all components'."""
     if where.kind == "each":
-        return names.each(where.pattern, node, node_index, rank)
+        return names.each(where.pattern, node, node_index, shown_rank)
     if where.kind == "one" and rank != where.task:
         return "/dev/null"
     return "stream"

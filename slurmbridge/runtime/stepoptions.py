@@ -32,8 +32,8 @@ class StepOptions:
         return self.argv[0].rpartition("/")[2] if self.argv else ""
 
 
-def read_step_options(env: MutableMapping[str, str], cwd: str, argv: Sequence[str], order: RunOrder, now_s: float,
-                      log: Log, *, owns_allocation: bool = False) -> StepOptions:
+def read_components(env: MutableMapping[str, str], cwd: str, argv: Sequence[str], order: RunOrder, now_s: float,
+                    log: Log, *, owns_allocation: bool = False) -> list[OptionSet]:
     """``owns_allocation``: srun made the job itself, so the job's variables in ``env`` are not its input.
 
     ``env`` may be changed. Raises ClientExit: the client ends with its code, what it says is in ``log``.
@@ -41,16 +41,22 @@ def read_step_options(env: MutableMapping[str, str], cwd: str, argv: Sequence[st
     hidden = {name: env.pop(name) for name in _ALLOCATION_INPUT if name in env} if owns_allocation else {}
     caller = Caller(env, cwd, now_s, order.uid, order.settings)
     try:
-        components = run(read_srun(caller, list(argv), log), _read_file)
+        return run(read_srun(caller, list(argv), log), _read_file)
     finally:
         env.update(hidden)
-    opts = components[0]
-    if len(components) > 1 or opts["het_group"]:
-        log.error('Heterogeneous steps (":", --het-group) are not supported by slurmbridge yet')
-        raise ClientExit(1)
+
+
+def step_options(opts: OptionSet, order: RunOrder, log: Log, *, owns_allocation: bool = False,
+                 before: Sequence[str] | None = None) -> StepOptions:
+    """The step of one component on the nodes of ``order``. ``before``: nodes of earlier components of the same job.
+
+    Raises ClientExit.
+    """
     _refuse_unsupported(opts, log)
     if owns_allocation:                       # what the allocation was made for is the step's anyway
         opts["constraint"] = opts["time_limit"] = None
+    if before is not None:
+        _leave_out(opts, order, before, log)
     return StepOptions(opts, opts.argv, _request(opts, order, log, owns_allocation))
 
 
@@ -82,6 +88,33 @@ def _refuse_unsupported(opts: OptionSet, log: Log) -> None:
     if opts["x11"] is not None:
         log.error("Ignoring --x11 option for a job step within an existing job. "
                   "Set x11 options at job allocation time.")
+
+
+def _leave_out(opts: OptionSet, order: RunOrder, before: Sequence[str], log: Log) -> None:
+    """Components of one job get nodes of their own, and no more of them than their tasks need."""
+    if opts.from_env("nodes"):
+        opts["nodes_set"], opts["min_nodes"], opts["max_nodes"] = False, 1, 0
+    if not opts["nodes_set"]:
+        opts["nodes_set"], opts["min_nodes"], room = True, 0, 0
+        for node in order.nodes:
+            fit = node.cpus // (opts["cpus_per_task"] or 1)
+            room += min(fit, opts["ntasks_per_node"] or fit)
+            opts["min_nodes"] += 1
+            if room >= opts["ntasks"]:
+                break
+    if not before:
+        return
+    listed = set(hostlist.expand(opts["nodelist"])) if opts["nodelist"] else set()
+    excluded = list(dict.fromkeys([*before, *(hostlist.expand(opts["exclude"]) if opts["exclude"] else ())]))
+    opts["exclude"] = hostlist.compress(excluded, sort=True)
+    if len(order.nodes) - len(excluded) < opts["min_nodes"]:
+        log.error(f"Allocation failure of {opts['min_nodes']} nodes: job size of {len(order.nodes)}, already allocated "
+                  f"{len(excluded)} nodes to previous components.")
+        raise ClientExit(1)
+    if listed.intersection(excluded):
+        log.error(f"Requested nodelist {opts['nodelist']} overlaps with excluded {opts['exclude']}.")
+        log.error("Job not submitted.")
+        raise ClientExit(1)
 
 
 def _request(opts: OptionSet, order: RunOrder, log: Log, owns_allocation: bool) -> StepRequest:

@@ -78,6 +78,26 @@ class StepPlan:
         return sum(len(share.tasks) for share in self.shares)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step stands among the components of one srun; alone, it is all of it. ``nodes`` and ``counts``: all
+    nodes with their tasks, sorted by name. ``job``: variables of the heterogeneous job that replace the component's."""
+
+    nodes: tuple[str, ...]
+    counts: tuple[int, ...]
+    first_task: int = 0
+    first_node: int = 0
+    job: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def total_tasks(self) -> int:
+        return sum(self.counts)
+
+
+def alone(plan: StepPlan) -> Place:
+    return Place(tuple(share.name for share in plan.shares), tuple(len(share.tasks) for share in plan.shares))
+
+
 class StepRefused(Exception):
     """``code`` is Slurm's error; ``retry``: it may be possible once other steps have ended.
 

@@ -181,7 +181,10 @@ class LocalEngine:
         journal = self._run / spool.run_name(order.run) / JOURNAL_NAME
         record = self._runs[order.run] = _Run(JournalReader(str(journal)), order.credential, ordered=True)
         try:
-            plain = run_order(order, self._nodes, self._controller_url).to_json()
+            made = run_order(order, self._nodes, self._controller_url)
+            made.het_heads = [[await self.step_address(RunId(job.job_id, job.restarts)), job.credential]
+                              for job in order.het_jobs]
+            plain = made.to_json()
             await self._request_surely("launch", order=plain)
         except (SpawnerError, ValueError) as error:
             if journal.exists():              # a spawner that could not answer any more has launched it

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 from slurmbridge.cluster.port import LaunchOrder, RunId
 from slurmbridge.runtime import environment
@@ -37,7 +38,7 @@ def run_order(order: LaunchOrder, nodes: dict[str, NodeRecord], controller_url: 
             for part in order.het_jobs if part.allocation]))
 
 
-def _array_facts(job: JobRecord, task_ids: tuple[int, ...]) -> dict[str, int]:
+def _array_facts(job: JobRecord, task_ids: tuple[int, ...]) -> dict[str, Any]:
     if job.array_task_id is None:
         return {}
     return {"array_task_count": len(task_ids) or job.array_task_count,
