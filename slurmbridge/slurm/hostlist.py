@@ -12,6 +12,8 @@ from itertools import pairwise
 
 MAX_RANGE = 64 * 1024
 """Most hosts one range may name."""
+MAX_HOSTS = 4 * MAX_RANGE
+"""Most hosts one list may name: products of ranges are short to write and long to expand."""
 _SEPARATORS = "\t, \n"
 
 
@@ -125,8 +127,9 @@ class Hostlist:
 def parse(text: str) -> Hostlist:
     """Reads a host list. Raises HostlistError."""
     result = Hostlist()
+    room = MAX_HOSTS
     for token in _tokens(text):
-        _push_token(result, token)
+        room = _push_token(result, token, room)
     return result
 
 
@@ -209,19 +212,20 @@ def _tokens(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-def _push_token(result: Hostlist, token: str) -> None:
+def _push_token(result: Hostlist, token: str, room: int) -> int:
+    """How many more hosts the list may have then. Raises HostlistError."""
     at = token.rfind("[")
     if at < 0:
         result.push_host(token)
-        return
+        return room - 1
     prefix, rest = token[:at], token[at + 1:]
     if "]" not in rest:
         raise HostlistError("")
     inner, suffix = rest.split("]", 1)
-    _push_ranges(result, prefix, suffix, [_parse_range(item) for item in inner.split(",")])
+    return _push_ranges(result, prefix, suffix, [_parse_range(item) for item in inner.split(",")], room)
 
 
-def _push_ranges(result: Hostlist, prefix: str, suffix: str, ranges: list[tuple[int, int, int]]) -> None:
+def _push_ranges(result: Hostlist, prefix: str, suffix: str, ranges: list[tuple[int, int, int]], room: int) -> int:
     open_at = prefix.rfind("[")
     close_at = prefix.rfind("]")
     if 0 <= open_at < close_at:
@@ -231,14 +235,18 @@ def _push_ranges(result: Hostlist, prefix: str, suffix: str, ranges: list[tuple[
         head, tail = prefix[:open_at], prefix[close_at + 1:]
         for lo, hi, width in outer:
             for number in range(lo, hi + 1):
-                _push_ranges(result, f"{head}{number:0{width}d}{tail}", suffix, ranges)
-        return
+                room = _push_ranges(result, f"{head}{number:0{width}d}{tail}", suffix, ranges, room)
+        return room
+    room -= sum(hi - lo + 1 for lo, hi, _ in ranges)
+    if room < 0:
+        raise HostlistError("")
     for lo, hi, width in ranges:
         if suffix:
             for number in range(lo, hi + 1):
                 result.push(HostRange(f"{prefix}{number:0{width}d}{suffix}"))
         else:
             result.push(HostRange(prefix, lo, hi, width))
+    return room
 
 
 def _parse_range(text: str) -> tuple[int, int, int]:

@@ -128,10 +128,13 @@ class OptionSet:
         for field, default in option.fields:
             self.values[field] = default
         if option.kind == "chdir" and self.command != "salloc":
-            if not self.caller.cwd.startswith("/"):
-                self.log.error("getcwd failed: No such file or directory")
-                raise ClientExit(255)
-            self.values["chdir"] = self.caller.cwd
+            self._follow_cwd()
+
+    def _follow_cwd(self) -> None:
+        if not self.caller.cwd.startswith("/"):
+            self.log.error("getcwd failed: No such file or directory")
+            raise ClientExit(EXIT_MINUS_ONE)
+        self.values["chdir"] = self.caller.cwd
 
     def reset_all(self, *, first: bool) -> None:
         """Defaults; for a further het component only of the options that each component has for itself."""
@@ -139,7 +142,7 @@ class OptionSet:
         self.values.update(values)
         self.given -= names
         if follow_cwd:
-            self.values["chdir"] = self.caller.cwd
+            self._follow_cwd()
 
     # -- setting
 

@@ -22,8 +22,8 @@ from slurmbridge.translate.describe import describe
 def submission(call: Call) -> Asking[Submission]:
     """Asks for the script (and other files named); returns what would be sent. Raises ClientError."""
     log = Log("sbatch")
-    client = _Sbatch(call, log)
     try:
+        client = _Sbatch(call, log)
         yield from client.run()
     except ClientExit as end:
         raise ClientError(log.text, end.code, end.stdout) from None
