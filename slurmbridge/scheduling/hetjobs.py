@@ -39,9 +39,9 @@ class HetJobs(Generic[T]):
             self.met[job_id] = start_s
 
     def ready(self) -> Iterator[list[T]]:
-        """Jobs of which every component can start now, in the order in which they were met."""
-        for leader in dict.fromkeys(self.queue.het[job_id][0] for job_id in self.met):
-            parts = [self.found.get(job_id) for job_id in self.queue.het.get(leader, ())]
-            jobs = [part[0] for part in parts if part is not None and part[1] <= self.now_s]
-            if jobs and len(jobs) == len(parts):
-                yield jobs
+        """Jobs of which every component can start now; components as the pass met them."""
+        place = {job_id: number for number, job_id in enumerate(self.met)}
+        for ids in dict.fromkeys(self.queue.het[job_id] for job_id in self.met):
+            parts = [self.found[job_id] for job_id in sorted(self.found.keys() & set(ids), key=place.__getitem__)]
+            if len(parts) == len(ids) and all(start_s <= self.now_s for _, start_s in parts):
+                yield [job for job, _ in parts]
