@@ -9,7 +9,6 @@ import errno
 import grp
 import pwd
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 from slurmbridge.controller import dependencies, queueing, submission_checks, submit_limits
@@ -21,7 +20,7 @@ from slurmbridge.scheduling.features import FeatureError
 from slurmbridge.scheduling.features import parse as parse_features
 from slurmbridge.slurm import array, errors, hostlist
 from slurmbridge.slurm.errors import SlurmError
-from slurmbridge.slurm.jobspec import JobRequest
+from slurmbridge.slurm.jobspec import JobRequest, with_changes
 from slurmbridge.views.records import JobRecord, PartitionRecord
 from slurmbridge.views.session import Identity, Invocation
 
@@ -104,7 +103,7 @@ class Submission:
             changes.update(core_spec=None, thread_spec=None)
         if request.node_list and request.min_nodes is None:
             changes["min_nodes"] = len(self._checks.nodes(request.node_list))
-        return replace(request, **changes) if changes else request, bitmap, throttle  # type: ignore[arg-type]
+        return with_changes(request, **changes) if changes else request, bitmap, throttle
 
     def _check_features(self, text: str | None, code: int) -> None:
         if not text:
@@ -171,10 +170,10 @@ class Submission:
         self._check_sampling(request, partitions[0])
         submission_checks.check_licenses(request)
         request = submission_checks.check_gres(request, conf.gres_types)
-        request = replace(request, user_name=user_name, group_name=group_name,
-                          switches_wait_s=self._switch_wait(request),
-                          partitions=tuple(partition.name for partition in partitions),
-                          node_list=_unique_hosts(request.node_list), exclude=request.exclude)
+        request = with_changes(request, user_name=user_name, group_name=group_name,
+                               switches_wait_s=self._switch_wait(request),
+                               partitions=tuple(partition.name for partition in partitions),
+                               node_list=_unique_hosts(request.node_list), exclude=request.exclude)
         job = JobRecord(
             job_id, request, array_job_id=job_id if bitmap else 0, array_pending=bitmap or None,
             array_max_running=throttle, user_name=user_name, group_name=group_name,

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from slurmbridge.scheduling.features import parse as parse_features
 from slurmbridge.slurm import errors, tres
 from slurmbridge.slurm.errors import SlurmError
-from slurmbridge.slurm.jobspec import JobRequest
+from slurmbridge.slurm.jobspec import JobRequest, with_changes
 from slurmbridge.translate import gres_check
 
 _BIND = re.compile(r"closest|none|per_task:|single:|map_gpu:|map:|mask_gpu:|mask:", re.IGNORECASE)
@@ -31,7 +30,7 @@ def without_others_nodes(requests: Sequence[JobRequest]) -> list[JobRequest]:
     for index, request in enumerate(requests):
         others = [other.node_list for at, other in enumerate(requests) if at != index and other.node_list]
         exclude = ",".join(text for text in (request.exclude, *others) if text)
-        changed.append(replace(request, exclude=exclude or None))
+        changed.append(with_changes(request, exclude=exclude or None))
     return changed
 
 
@@ -60,9 +59,9 @@ def check_gres(request: JobRequest, known: Collection[str]) -> JobRequest:
         raise SlurmError(refused.code) from None
     if not _is_binding(request.tres_bind) or not _is_frequency(request.tres_freq):
         raise SlurmError(errors.ESLURM_INVALID_TRES)
-    return replace(request, num_tasks=counts.num_tasks, min_nodes=counts.min_nodes, max_nodes=counts.max_nodes,
-                   cpus_per_task=counts.cpus_per_task, ntasks_per_node=counts.ntasks_per_node,
-                   ntasks_per_socket=counts.ntasks_per_socket, sockets_per_node=counts.sockets_per_node)
+    return with_changes(request, num_tasks=counts.num_tasks, min_nodes=counts.min_nodes, max_nodes=counts.max_nodes,
+                        cpus_per_task=counts.cpus_per_task, ntasks_per_node=counts.ntasks_per_node,
+                        ntasks_per_socket=counts.ntasks_per_socket, sockets_per_node=counts.sockets_per_node)
 
 
 def _is_binding(text: str | None) -> bool:
