@@ -88,6 +88,8 @@ class Spawner:
             for key, _ in ready:
                 key.data(key.fileobj)
             idle_s = 0.0 if ready or self.runs or self.buffers else idle_s + TICK_S
+            if not ready and not os.path.lexists(os.path.join(self.run_directory, LOCK_NAME)):
+                self._end_all()               # the state was removed: nobody can ever ask for these runs
             if self.unclosed and not ready:
                 unclosed, self.unclosed = self.unclosed, {}
                 for run in unclosed.values():
@@ -139,6 +141,8 @@ class Spawner:
             self.selector.register(connection, selectors.EVENT_READ, self._readable)
 
     def _readable(self, connection: socket.socket) -> None:
+        if connection not in self.buffers:
+            return                            # dropped for a new engine a moment ago
         try:
             data = connection.recv(1 << 20)
         except OSError:
@@ -174,15 +178,18 @@ class Spawner:
             elif op == "kill":
                 self._kill(str(request["run"]))
             elif op == "stop":
-                self.stopping = True
-                for name in list(self.runs):
-                    self._kill(name)
+                self._end_all()
             elif op != "ping":
                 raise ValueError(f"unknown request {op!r}")
         except Exception as error:  # one bad order must not take down the spawner
             print(f"{time.time():.3f} {request.get('op')}: {traceback.format_exc()}", file=sys.stderr, flush=True)
             return {"id": request.get("id"), "ok": False, "error": str(error) or type(error).__name__}
         return {"id": request.get("id"), "ok": True, "pid": os.getpid()}
+
+    def _end_all(self) -> None:
+        self.stopping = True
+        for name in list(self.runs):
+            self._kill(name)
 
     def _kill(self, name: str) -> None:
         """Ends a run that is not wanted any more; its journal gets its last line when the daemons are gone."""
