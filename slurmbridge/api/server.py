@@ -17,6 +17,7 @@ import stat
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from slurmbridge.accounting.errors import LedgerError
 from slurmbridge.api import frames
 from slurmbridge.api.identity import Identities
 from slurmbridge.api.session import ClientSession
@@ -250,6 +251,9 @@ class CommandServer:
             return await command(session.invocation.argv, session.invocation.env, session)
         except SlurmError as error:
             return Reply(stderr=f"{name}: error: {error}\n", exit_code=1)
+        except LedgerError as error:
+            log.error("%s: %s", name, error)
+            return Reply(stderr=f"{name}: error: Problem talking to the database: {error}\n", exit_code=1)
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:

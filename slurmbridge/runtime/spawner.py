@@ -88,8 +88,8 @@ class Spawner:
             for key, _ in ready:
                 key.data(key.fileobj)
             idle_s = 0.0 if ready or self.runs or self.buffers else idle_s + TICK_S
-            if not ready and not os.path.lexists(os.path.join(self.run_directory, LOCK_NAME)):
-                self._end_all()               # the state was removed: nobody can ever ask for these runs
+            if not ready and is_removed(os.path.join(self.run_directory, LOCK_NAME)):
+                self._end_all()               # with the state: nobody can ever ask for these runs
             if self.unclosed and not ready:
                 unclosed, self.unclosed = self.unclosed, {}
                 for run in unclosed.values():
@@ -366,6 +366,16 @@ class Spawner:
             print(f"{run.name}: {error}", file=sys.stderr, flush=True)
             self.unclosed[run.name] = run
         Waker(run.wake_path, run.name).wake()
+
+
+def is_removed(path: str) -> bool:
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def write_script(path: str, text: str, owner_uid: int | None) -> None:
