@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from slurmbridge.controller.jobs import tasks_of
+from slurmbridge.fairshare.usage import run_seconds_left
 from slurmbridge.scheduling.limits import Group, LimitBook, Limits, Subject, Usage
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.slurm.settings import SlurmConf
+from slurmbridge.views.associations import Tree
 from slurmbridge.views.records import AssociationData, AssociationRecord, JobRecord, PartitionRecord, QosRecord
 from slurmbridge.views.records import Limits as RecordLimits
 
@@ -27,9 +29,11 @@ class LimitBooks:
         self._accounting = accounting
         self._partitions = partitions
         self._active = active
-        self._now = now
         self._generation = -1
         self._book = LimitBook()
+        self._tree = Tree(accounting)
+        self.accrued_until_s: Callable[[], float | None] = now       # when usage was last brought up to date
+        self.billing: Callable[[Mapping[str, int], str], float] | None = None     # billing units in a partition
         self._groups: dict[Key, int] = {}
         self._subjects: dict[Key, int] = {}
         self._running: dict[int, tuple[Subject, dict[str, int]]] = {}
@@ -66,8 +70,7 @@ class LimitBooks:
         return result
 
     def _subject(self, job: JobRecord) -> int:
-        partition = self._partitions.get(job.partition.partition(",")[0])
-        partition_qos = partition.qos if partition is not None else ""
+        partition_qos = self._partition_qos(job)
         key = (job.assoc_id, job.qos, partition_qos)
         index = self._subjects.get(key)
         if index is None:
@@ -78,6 +81,10 @@ class LimitBooks:
             self._book.subjects.append(Subject(job.user_name, job.account, chain, qos, -1 if other == qos else other))
         return index
 
+    def _partition_qos(self, job: JobRecord) -> str:
+        partition = self._partitions.get(job.partition.partition(",")[0])
+        return partition.qos if partition is not None else ""
+
     def _group(self, key: Key) -> int:
         index = self._groups.get(key)
         if index is None:
@@ -85,12 +92,12 @@ class LimitBooks:
             kind, name = key
             if kind == "assoc":
                 record = self._accounting.associations[name]  # type: ignore[index]
-                limits = scheduler_limits(record.limits, is_qos=False)
+                limits = scheduler_limits(self._tree.limits(record), is_qos=False)
                 group = Group(f"{record.account}/{record.user}", "assoc", limits)
             else:
                 qos = self._accounting.qos[name]  # type: ignore[index]
                 group = Group(qos.name, "qos", scheduler_limits(qos.limits, is_qos=True), flags=frozenset(qos.flags),
-                              no_decay="NoDecay" in qos.flags, deny_on_limit="DenyOnLimit" in qos.flags)
+                              usage_factor=qos.usage_factor, limit_factor=qos.limit_factor or 0.0)
             self._book.groups.append(group)
         return index
 
@@ -98,7 +105,8 @@ class LimitBooks:
         if self._generation == self._accounting.generation:
             return
         self._generation = self._accounting.generation
-        self._book = LimitBook()
+        self._book = LimitBook(safe="safe" in self._conf.accounting_enforce, billing=self.billing)
+        self._tree = Tree(self._accounting)
         self._groups.clear()
         self._subjects.clear()
         self._running.clear()
@@ -162,12 +170,14 @@ class LimitBooks:
         for group in limited:
             for usage in (group.usage, *group.by_user.values(), *group.by_account.values()):
                 usage.tres_run_secs = {}
-        now = self._now()
+        accrued_until_s = self.accrued_until_s() or 0.0
         for job in self._active():
             found = self._running.get(job.job_id)
             if found is None or job.time_limit_min is None or job.time_limit_min == UNLIMITED_MIN:
                 continue
-            left = max(0.0, job.time_limit_min * 60 - (now - (job.start_s or now)))
+            qos = self._accounting.qos.get(job.qos)
+            left = run_seconds_left(job.start_s or 0.0, job.time_limit_min, accrued_until_s,
+                                    1.0 if qos is None else qos.usage_factor)
             for usage in self._usages(found[0]):
                 for name, count in found[1].items():
                     usage.tres_run_secs[name] = usage.tres_run_secs.get(name, 0.0) + count * left
@@ -175,11 +185,16 @@ class LimitBooks:
     # --- submitted jobs
     def keys(self, job: JobRecord) -> tuple[Key, ...]:
         """The counters a submitted job is in."""
-        chain = tuple(("assoc", record.id) for record in self.chain(job.assoc_id))
-        if not job.qos:
-            return chain
-        return (*chain, ("qos", job.qos), ("qos", job.qos, "user", job.user_name),
-                ("qos", job.qos, "account", job.account))
+        keys: list[Key] = [("assoc", record.id) for record in self.chain(job.assoc_id)]
+        for qos in dict.fromkeys((job.qos, self._partition_qos(job))):
+            if qos:
+                keys += [("qos", qos), ("qos", qos, "user", job.user_name), ("qos", qos, "account", job.account)]
+        return tuple(keys)
+
+    def limits_of(self, record: AssociationRecord) -> RecordLimits:
+        """The association's limits with those it inherits."""
+        self._sync()
+        return self._tree.limits(record)
 
     def job_entered_queue(self, job: JobRecord) -> None:
         """A job (or an array of them) is in the system; again after each change of its number of tasks."""
@@ -203,7 +218,7 @@ def scheduler_limits(limits: RecordLimits, *, is_qos: bool) -> Limits:
         grp_tres=limits.grp_tres, grp_tres_mins=limits.grp_tres_mins, grp_tres_run_mins=limits.grp_tres_run_mins,
         grp_jobs=limits.grp_jobs, grp_wall_s=_seconds(limits.grp_wall_min), max_tres_per_job=limits.max_tres_per_job,
         max_tres_per_node=limits.max_tres_per_node, max_tres_mins_per_job=limits.max_tres_mins_per_job,
-        max_tres_run_mins_per_user=limits.max_tres_run_mins_per_user if is_qos else limits.max_tres_run_mins,
+        max_tres_run_mins_per_user=limits.max_tres_run_mins_per_user,
         max_tres_run_mins_per_account=limits.max_tres_run_mins_per_account, max_tres_per_user=limits.max_tres_per_user,
         max_tres_per_account=limits.max_tres_per_account, min_tres_per_job=limits.min_tres_per_job,
         max_jobs=None if is_qos else limits.max_jobs, max_jobs_per_user=limits.max_jobs if is_qos else None,

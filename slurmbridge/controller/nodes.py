@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, NodeShare, RunningJob
+from slurmbridge.scheduling.config import licenses
 from slurmbridge.slurm import states
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.views.records import JobRecord, NodeAllocation, NodeRecord
@@ -50,8 +51,8 @@ def running_job(job: JobRecord, subject: int = -1, exempt_until_s: int = 0) -> R
     return RunningJob(
         job.job_id, job.partition, shares_of(job.allocation), end_of(job), int(job.start_s or 0), job.uid,
         whole_node_of(job), job.oversubscribe == "YES", job.priority, job.qos, job.account, subject,
-        job.request.reservation, (), exempt_until_s, job.state == states.SUSPENDED,
-        bool(job.requeue and job.request.batch))
+        job.request.reservation, tuple(licenses(job.request.licenses or "").items()), exempt_until_s,
+        job.state == states.SUSPENDED, bool(job.requeue and job.request.batch))
 
 
 def occupy(job: JobRecord, nodes: Mapping[str, NodeRecord]) -> None:

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Sequence
 
-from slurmbridge.controller import aside, queueing
+from slurmbridge.controller import aside, pass_input, queueing
 from slurmbridge.controller.jobs import lowest_task
 from slurmbridge.controller.late_plans import noted, prune
 from slurmbridge.controller.life import Cause, JobLife
@@ -57,6 +57,7 @@ class Passes:
         self._expecting: set[int] = set()         # jobs with an expected start
         self._planned = None                      # nodes that the last backfill pass keeps for somebody
         self._described: set[int] = set()         # jobs whose reason carries a text
+        self._preempting: dict[int, set[int]] = {}               # job that waits for those it preempted
         self.stopped = False                      # nothing starts any more
         parameters = world.conf.scheduler_parameters
         self._sched_interval = _seconds(parameters.get("sched_interval"), 60.0)
@@ -181,10 +182,10 @@ class Passes:
 
     def _snapshot(self) -> Snapshot:
         world = self._world
-        return Snapshot(
-            now_s=int(world.now()), cluster=world.columns, queue=world.queue, settings=world.settings,
-            planned=self._planned,
-            limits=world.limits.book() if world.limits.enforced else None)
+        for job_id, victims in list(self._preempting.items()):
+            if job_id not in world.queue or victims.isdisjoint(world.columns.running):
+                del self._preempting[job_id]
+        return pass_input.snapshot(world, planned=self._planned, preempting=self._preempting)
 
     # --- the plan
     def apply(self, plan: Plan) -> list[JobRecord]:
@@ -207,7 +208,6 @@ class Passes:
             if row not in plan.limit_reasons:
                 self._write_reason(int(queue.job_id[row]), REASONS[code], plan, now)
         for row, word in plan.limit_reasons.items():
-            queue.reason[row] = 0
             self._write_reason(int(queue.job_id[row]), word, plan, now)
         for job_id, count in plan.node_counts.items():
             job = world.jobs.pending.get(job_id)
@@ -311,6 +311,7 @@ class Passes:
     def _preempt(self, start: Start) -> None:
         """Victims end first; the preemptor starts once they are gone."""
         world = self._world
+        self._preempting[start.job_id] = set(start.preempted)
         for victim_id in start.preempted:
             victim = world.jobs.active.get(victim_id)
             if victim is None or phase_of(victim) in (Phase.STOPPING, Phase.REQUEUING):

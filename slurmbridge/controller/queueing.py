@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from slurmbridge.controller import nodes as node_states
+from slurmbridge.controller import pass_input
 from slurmbridge.controller.directory_checks import refused_by_partition
 from slurmbridge.controller.jobs import tasks_of
 from slurmbridge.controller.world import World
@@ -18,7 +19,7 @@ from slurmbridge.scheduling import passes as scheduler
 from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, NodeSpec, Partition
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
 from slurmbridge.scheduling.shape import Shape
-from slurmbridge.scheduling.snapshot import REASON_INDEX, REASONS, SchedulerSettings, Snapshot
+from slurmbridge.scheduling.snapshot import REASON_INDEX, REASONS, SchedulerSettings
 from slurmbridge.slurm import errors, patterns
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import HostlistError, compress
@@ -29,6 +30,7 @@ from slurmbridge.views.session import WillRun
 
 NOT_ELIGIBLE = frozenset({"DependencyNeverSatisfied"})
 MOST_ADMITTED = 10_000
+LIMIT_WORDS = ("Assoc", "QOS", "Max")
 
 
 # --- the cluster for the scheduler
@@ -81,7 +83,7 @@ def partition_changed(world: World, record: PartitionRecord) -> None:
 def defaults(world: World, partition: str) -> size.Defaults:
     conf = world.conf
     return size.defaults_of(world.columns.partitions[partition], conf.def_mem_per_cpu_mb, conf.def_mem_per_node_mb,
-                            conf.max_mem_per_cpu_mb)
+                            conf.max_mem_per_cpu_mb, nodes_active=len(world.nodes))
 
 
 def shape_of(world: World, job: JobRecord, partition: str) -> Shape:
@@ -90,7 +92,8 @@ def shape_of(world: World, job: JobRecord, partition: str) -> Shape:
     if known is not None and known[0] is job.request:
         return known[1]
     try:
-        shape = size.shape_of(job.request, defaults(world, partition))
+        shape = size.shape_of(job.request, defaults(world, partition),
+                              tuple(config.licenses(job.request.licenses or "").items()))
     except size.SizeError as error:
         raise SlurmError(getattr(errors, str(error.args[0]), errors.ESLURM_INVALID_NODE_COUNT)) from None
     except HostlistError:
@@ -185,7 +188,7 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
             submit_s=int(job.submit_s), shape=shape_of(world, job, name), time_limit_s=limit_s,
             time_min_s=(job.time_min_min or 0) * 60, uid=job.uid, subject=subject,
             tasks=max(1, free_tasks(world, job)), tier=partition.priority_tier, deadline_s=job.deadline_s or 0,
-            preempt_rank=preempt_rank(world, job), reason=REASON_INDEX.get(job.reason, 0), eligible=can_start,
+            qos=job.qos, reason=reason_code(job.reason), eligible=can_start,
             het_ids=job.het_job_ids if job.het_job_id else ()))
     if not result and refused is not None and can_start:
         job.reason, job.reason_desc = refused[1], refused[2]
@@ -198,12 +201,12 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
     return result
 
 
-def preempt_rank(world: World, job: JobRecord) -> int:
-    """preempt/qos: jobs whose QOS can preempt others are looked at first."""
-    if world.conf.preempt_type != "preempt/qos":
-        return 0
-    qos = world.accounting.qos.get(job.qos)
-    return 1 if qos is not None and qos.preempt else 0
+def reason_code(word: str) -> int:
+    """Index into REASONS of what a job shows; the words of limits are one."""
+    code = REASON_INDEX.get(word)
+    if code is None:
+        code = REASON_INDEX["AccountingPolicy"] if word.startswith(LIMIT_WORDS) else 0
+    return code
 
 
 def enter(world: World, job: JobRecord) -> None:
@@ -322,8 +325,7 @@ def _admission(world: World, job: JobRecord, partition: str) -> scheduler.Admiss
     most = world.partitions[partition].max_time_min
     if known is not None and not (limit and most and limit > most):
         return known
-    snapshot = Snapshot(now_s=int(world.now()), cluster=world.columns, queue=world.queue, settings=world.settings)
-    answer = scheduler.admit(snapshot, shape, partition, uid=job.uid,
+    answer = scheduler.admit(pass_input.snapshot(world, limits=False), shape, partition, uid=job.uid,
                              time_limit_s=FOREVER_S if limit is None or limit == UNLIMITED_MIN else limit * 60)
     if not (limit and most and limit > most):
         if len(world.admitted) > MOST_ADMITTED:
@@ -336,19 +338,42 @@ def will_run(world: World, job: JobRecord) -> WillRun:
     """When and where the job would start. Raises SlurmError where it never would."""
     error = refusal(world, replace(job, priority=job.priority or 1))
     if error is not None:
-        raise error
+        raise SlurmError(error.code)
     queue = QueueColumns()
     probe = replace(job, priority=job.priority or 0x7FFFFFFF, array_pending=None, dependency="", reason="None")
     for row in rows(world, probe):
-        queue.add(replace(row, eligible=True))
-    snapshot = Snapshot(now_s=int(world.now()), cluster=world.columns, queue=queue, settings=world.settings,
-                        limits=None)
-    answers = [answer for row in queue.rows(job.job_id) if (answer := scheduler.will_run(snapshot, row)) is not None]
-    if not answers:
+        queue.add(replace(_asked_only(world, row), eligible=True))
+    snapshot = pass_input.snapshot(world, queue, limits=False)
+    answers = (scheduler.will_run(snapshot, row) for row in queue.rows(job.job_id))
+    first = next((answer for answer in answers if answer is not None), None)
+    if first is None:
         raise SlurmError(errors.ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE)
-    best = min(answers, key=lambda one: one.start_s)
-    return WillRun(job.job_id, float(best.start_s), best.cpus, hostlist(world, best.nodes), best.partition,
-                   tuple(getattr(best, "preempted", ())))
+    start_s = float(first.start_s + _work_before_s(world, job, first.partition))
+    return WillRun(job.job_id, start_s, first.cpus, hostlist(world, first.nodes), first.partition,
+                   tuple(getattr(first, "preempted", ())))
+
+
+def _asked_only(world: World, row: QueueRow) -> QueueRow:
+    """A test looks at no preferred features, and at no other nodes than those that were named."""
+    shape = row.shape
+    if not shape.prefer and not shape.node_list:
+        return row
+    others = tuple(name for name in world.nodes if name not in shape.node_list) if shape.node_list else ()
+    return replace(row, shape=replace(shape, prefer=None, exclude=shape.exclude + others))
+
+
+def _work_before_s(world: World, job: JobRecord, name: str) -> int:
+    """The work of pending jobs of the partition with no less priority, spread over all its CPUs."""
+    partition = world.partitions[name]
+    cpus = sum(world.nodes[node].cpus for node in partition.nodes)
+    per_node = max(1, cpus // max(1, len(partition.nodes)))
+    longest = 0xFFFFFFFF if partition.max_time_min is None else partition.max_time_min
+    work = 0
+    for other in world.jobs.pending.values():
+        if other.partition.partition(",")[0] == name and other.priority >= job.priority and other.job_id != job.job_id:
+            limit = longest if other.time_limit_min is None else other.time_limit_min
+            work += max(other.num_cpus, other.min_nodes * per_node) * limit
+    return work // max(1, cpus) * 60
 
 
 # --- texts

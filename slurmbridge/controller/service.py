@@ -80,6 +80,8 @@ class Controller:
             last_ran_s=float(meta["priority_last_ran"]) if "priority_last_ran" in meta else None,
             last_reset_s=float(meta["priority_last_reset"]) if "priority_last_reset" in meta else None)
         world.limits = LimitBooks(conf, state.accounting, world.partitions, jobs.active.values, clock)
+        world.limits.billing = world.priorities.billing
+        world.limits.accrued_until_s = lambda: world.priorities.last_ran_s
         self.life = JobLife(world)
         self.submission = Submission(world)
         self.timers = Timers(world, self.life)

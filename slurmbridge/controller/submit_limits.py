@@ -37,7 +37,7 @@ def violated(job: JobRecord, books: LimitBooks, accounting: AssociationData, con
             if word:
                 return word
     for depth, association in enumerate(books.chain(job.assoc_id)):
-        limits = association.limits
+        limits = books.limits_of(association)
         if _over(limits.grp_submit_jobs, submitted["assoc", association.id], count) and not any(
                 qos.limits.grp_submit_jobs is not None for qos in qoses):
             return "AssocGrpSubmitJobsLimit"

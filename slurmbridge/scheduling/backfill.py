@@ -16,7 +16,8 @@ from slurmbridge.scheduling.eligible import partition_reasons
 from slurmbridge.scheduling.features import Feature
 from slurmbridge.scheduling.future import Future
 from slurmbridge.scheduling.hetjobs import HetJobs
-from slurmbridge.scheduling.mainpass import finish, order
+from slurmbridge.scheduling.mainpass import finish
+from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.quota import Quotas
 from slurmbridge.scheduling.size import requested_tres
 from slurmbridge.scheduling.snapshot import BACKFILL, Expected, Plan, Snapshot, Start

@@ -14,6 +14,8 @@ from slurmbridge.scheduling.limits import Group, LimitBook, Subject, Usage
 from slurmbridge.scheduling.size import allocated_tres
 
 NO_LIMIT = 1 << 40
+_SCALED = frozenset({"grp_tres", "max_tres_per_job"})
+"""Limits of associations that LimitFactor raises."""
 _NODE_RULES = ("grp_tres", "max_tres_per_user", "max_tres_per_account")
 Scope = tuple[int, str, str]
 """(group, "" | "user" | "account", name)."""
@@ -32,8 +34,9 @@ class _Added:
 @dataclass(frozen=True, slots=True)
 class _Asked:
     tres: Mapping[str, int]
-    minutes: float
+    minutes: int
     nodes: Collection[str]
+    free: bool = False                        # UsageFactor=0: past usage does not hold the job back
 
 
 class LimitPass:
@@ -54,6 +57,7 @@ class LimitPass:
         if subject < 0:
             return ""
         who = self._book.subjects[subject]
+        limit_s = self._weighed(who, limit_s)
         masked: set[str] = set()
         for index in self._qos_of(who):
             found = self._qos_before(index, who, limit_s, masked)
@@ -93,7 +97,7 @@ class LimitPass:
         return _first(checks, masked, keeps=False)
 
     def _wall_used(self, group: Group, limit_s: int, most_s: int) -> bool:
-        used_s = group.usage.wall_used_s
+        used_s = group.usage.wall_used_s // 60 * 60
         return used_s >= most_s or (self._book.safe and used_s + limit_s > most_s)
 
     # --- once nodes are chosen
@@ -103,21 +107,39 @@ class LimitPass:
         if subject < 0:
             return ""
         tres = self._billed(allocated_tres(shares, licenses), partition)
-        return self._after(subject, _Asked(tres, min(limit_s, FOREVER_S) / 60, [share.node for share in shares]))
+        return self._after(subject, tres, limit_s, [share.node for share in shares])
 
     def planned(self, subject: int, tres: dict[str, int], nodes: Sequence[str], limit_s: int, partition: str) -> str:
         """As ``after_selection``, for nodes promised for later. ``tres``: without billing."""
         if subject < 0:
             return ""
-        return self._after(subject, _Asked(self._billed(tres, partition), min(limit_s, FOREVER_S) / 60, nodes))
+        return self._after(subject, self._billed(tres, partition), limit_s, nodes)
 
     def _billed(self, tres: dict[str, int], partition: str) -> dict[str, int]:
         if self._book.billing is None:
             return tres
         return {**tres, "billing": int(self._book.billing(tres, partition))}
 
-    def _after(self, subject: int, asked: _Asked) -> str:
+    def _qos(self, who: Subject) -> Group | None:
+        return self._book.groups[who.qos] if who.qos >= 0 else None
+
+    def _weighed(self, who: Subject, limit_s: int) -> int:
+        """With the QOS flag UsageFactorSafe a job's time counts UsageFactor times."""
+        qos = self._qos(who)
+        if qos is None or "UsageFactorSafe" not in qos.flags or qos.usage_factor < 0:
+            return limit_s
+        return int(min(limit_s, FOREVER_S) * qos.usage_factor)
+
+    def _limit_factor(self, who: Subject) -> float:
+        """How many times as high the associations' limits on TRES are (LimitFactor of the QOS that comes first)."""
+        return next((factor for index in self._qos_of(who) if (factor := self._book.groups[index].limit_factor) > 0),
+                    1.0)
+
+    def _after(self, subject: int, tres: Mapping[str, int], limit_s: int, nodes: Collection[str]) -> str:
         who = self._book.subjects[subject]
+        qos = self._qos(who)
+        asked = _Asked(tres, self._weighed(who, min(limit_s, FOREVER_S)) // 60, nodes,
+                       free=qos is not None and qos.usage_factor == 0)
         masked: set[tuple[str, str]] = set()
         for index in self._qos_of(who):
             group, user, account = (index, "", ""), (index, "user", who.user), (index, "account", who.account)
@@ -131,13 +153,13 @@ class LimitPass:
         for level, index in enumerate(who.chain):
             group = (index, "", "")
             rules = (*self._grouped(group), *(self._own(group) if level == 0 else ()))
-            found = self._tres(index, "Assoc", rules, asked, masked, keeps=False)
+            found = self._tres(index, "Assoc", rules, asked, masked, keeps=False, factor=self._limit_factor(who))
             if found:
                 return found
         return ""
 
     def _tres(self, index: int, owner: str, rules: Iterable[tuple[str, _Rule]], asked: _Asked,
-              masked: set[tuple[str, str]], *, keeps: bool) -> str:
+              masked: set[tuple[str, str]], *, keeps: bool, factor: float = 1.0) -> str:
         """The first rule of one group that is broken. ``keeps``: its limits mask those of groups further away."""
         limits = self._book.groups[index].limits
         for rule, broken in rules:
@@ -147,7 +169,8 @@ class LimitPass:
                     continue
                 if keeps:
                     masked.add((rule, name))
-                if broken(name, bounds[name], asked):
+                most = int(bounds[name] * factor) if rule in _SCALED else bounds[name]
+                if broken(name, most, asked):
                     return word(rule, owner, name)
         return ""
 
@@ -166,10 +189,10 @@ class LimitPass:
         def broken(name: str, most: int, asked: _Asked) -> bool:
             if not asked.tres.get(name, 0):
                 return False
-            used = self._usage(scope).tres_used_secs.get(name, 0.0) / 60
+            used = 0 if asked.free else int(self._usage(scope).tres_used_secs.get(name, 0.0) / 60)
             if used >= most:
                 return True
-            running = self._run_secs(scope, name) / 60
+            running = 0 if asked.free else int(self._run_secs(scope, name) / 60)
             return self._book.safe and asked.tres[name] * asked.minutes + running > most - used
         return broken
 
@@ -189,7 +212,8 @@ class LimitPass:
     def _too_long(self, scope: Scope) -> _Rule:
         def broken(name: str, most: int, asked: _Asked) -> bool:
             wanted = asked.tres.get(name, 0) * asked.minutes
-            return bool(wanted) and wanted + self._run_secs(scope, name) / 60 > most
+            running = 0 if asked.free and scope[1] != "user" else int(self._run_secs(scope, name) / 60)
+            return bool(wanted) and wanted + running > most
         return broken
 
     # --- nodes
@@ -219,8 +243,10 @@ class LimitPass:
         if job.subject < 0:
             return
         tres = self._billed(allocated_tres(job.shares, job.licenses), job.partition)
-        left_s = min(job.end_s - job.start_s, FOREVER_S)
-        for scope in self._scopes(self._book.subjects[job.subject]):
+        who = self._book.subjects[job.subject]
+        qos = self._qos(who)
+        left_s = min(job.end_s - job.start_s, FOREVER_S) * (qos.usage_factor if qos and qos.usage_factor >= 0 else 1.0)
+        for scope in self._scopes(who):
             added = self._at(scope)
             added.jobs += 1
             added.nodes.update(share.node for share in job.shares)

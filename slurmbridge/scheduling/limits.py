@@ -54,9 +54,9 @@ class Group:
     usage: Usage = field(default_factory=Usage)
     by_user: dict[str, Usage] = field(default_factory=dict)
     by_account: dict[str, Usage] = field(default_factory=dict)
-    no_decay: bool = False
-    deny_on_limit: bool = False
     flags: frozenset[str] = frozenset()
+    usage_factor: float = 1.0                 # a QOS's
+    limit_factor: float = 0.0                 # a QOS's: associations' TRES limits are so many times as high (0: no)
 
 
 @dataclass(frozen=True, slots=True)

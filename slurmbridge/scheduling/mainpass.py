@@ -10,6 +10,7 @@ import numpy as np
 from slurmbridge.scheduling import pick, reservations
 from slurmbridge.scheduling.columns import FOREVER_S, BoolArray, IntArray
 from slurmbridge.scheduling.eligible import partition_reasons
+from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.pick import Outcome
 from slurmbridge.scheduling.preempt import candidates
 from slurmbridge.scheduling.reservations import ReservationView
@@ -17,15 +18,6 @@ from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import MAIN, REASONS, Plan, Snapshot, Start
 from slurmbridge.scheduling.state import NONE, NOT_AVAIL, PRIORITY, RESOURCES, PassState, begin
 from slurmbridge.scheduling.waits import BAD, DEADLINE, WAITS_FOR_NODES, say_why
-
-
-def order(snapshot: Snapshot, rows: IntArray) -> IntArray:
-    """Rows as the pass takes them: preemptors, reservations, partition tier, priority, submission, job id."""
-    queue = snapshot.queue
-    reserved = np.array([shape.reservation is None for shape in queue.shapes], dtype=np.bool_)
-    in_order = np.arange(len(rows))
-    return rows[np.lexsort((in_order, queue.job_id[rows], queue.submit_s[rows], -queue.priority[rows],
-                            -queue.tier[rows], reserved[queue.shape[rows]], -queue.preempt_rank[rows]))]
 
 
 def main_pass(snapshot: Snapshot) -> Plan:

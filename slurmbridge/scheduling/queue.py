@@ -30,7 +30,6 @@ class QueueRow:
     tasks: int = 1                            # pending tasks of an array record
     tier: int = 1                             # the partition's PriorityTier
     deadline_s: int = 0                       # --deadline; 0: none
-    preempt_rank: int = 0                     # preempt/qos: jobs whose QOS can preempt others come first
     reason: int = 0                           # index into snapshot.REASONS of what the job shows now
     qos: str = ""                             # preempt/qos: whom the job may preempt
     het_ids: tuple[int, ...] = ()             # all components of the heterogeneous job that it is one of
@@ -38,7 +37,7 @@ class QueueRow:
 
 
 _COLUMNS = ("job_id", "partition", "priority", "submit_s", "shape", "time_limit_s", "time_min_s", "uid", "subject",
-            "tasks", "tier", "deadline_s", "preempt_rank", "reason")
+            "tasks", "tier", "deadline_s", "reason")
 
 
 class QueueColumns:
@@ -56,7 +55,6 @@ class QueueColumns:
     tasks: IntArray
     tier: IntArray
     deadline_s: IntArray
-    preempt_rank: IntArray
     reason: IntArray
 
     def __init__(self, capacity: int = 64) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmbridge.scheduling.columns import ClusterColumns, NodeShare, NodeSpec, Partition, RunningJob
-from slurmbridge.scheduling.mainpass import order
+from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.passes import Refusal, admit, backfill_pass, main_pass, plan
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
 from slurmbridge.scheduling.shape import Shape
