@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from slurmbridge.accounting.operations import ForgetJob, Operation, SaveJob, SaveStep
 from slurmbridge.controller.transitions import Phase, phase_of
@@ -28,7 +29,7 @@ class Journal:
         self._write = write
         self._on_failure = on_failure
         self._jobs: dict[int, JobRecord] = {}
-        self._steps: dict[tuple[int, str], tuple[JobRecord, StepRecord]] = {}
+        self._steps: dict[tuple[int, str], tuple[JobRecord, StepRecord]] = {}     # by run (db_index) and step
         self._operations: list[Operation] = []
         self._scheduled = False
         self._last: asyncio.Future[None] | None = None
@@ -40,7 +41,8 @@ class Journal:
         self._schedule()
 
     def step(self, job: JobRecord, step: StepRecord) -> None:
-        self._steps[job.job_id, step.step_id] = (job, step)
+        """The step belongs to the run that the job is in at this moment."""
+        self._steps[job.db_index, step.step_id] = (job, step)
         self._schedule()
 
     def add(self, operation: Operation) -> None:
@@ -91,7 +93,8 @@ class Journal:
             return
         operations: list[Operation] = [
             SaveJob(job, accounted=phase_of(job) is not Phase.REQUEUING) for job in self._jobs.values()]
-        operations += [SaveStep(job, step) for job, step in self._steps.values()]
+        operations += [SaveStep(job if job.db_index == run else replace(job, db_index=run), step)
+                       for (run, _), (job, step) in self._steps.items()]
         operations += self._operations
         self._jobs.clear()
         self._steps.clear()

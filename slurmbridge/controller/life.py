@@ -205,6 +205,7 @@ class JobLife:
 
     def _do_end_requeued(self, job: JobRecord, cause: Cause, event: Event) -> None:
         """Cancelled between the end of one run and the start of the next: the new run never started."""
+        self._close_steps(job)
         self._new_run(job)
         job.end_s = job.start_s = self.world.now()
         job.killed_by_uid = cause.uid
@@ -238,13 +239,17 @@ class JobLife:
             node = world.nodes.get(one.node)
             if node is not None:
                 nodes.show_to_scheduler(node, world.columns)
-        for step in job.steps.values():
-            if step.end_s is None:
-                step.end_s, step.state = now, "CANCELLED"
-                world.journal.step(job, step)
+        self._close_steps(job)
         if job.dependency or world.jobs.dependent:
             self.judge_dependents()
         world.wake()
+
+    def _close_steps(self, job: JobRecord) -> None:
+        for step in job.steps.values():
+            if step.end_s is None:
+                step.end_s = self.world.now()
+                step.state = states.COMPLETED if step.step_id == "extern" else states.CANCELLED
+                self.world.journal.step(job, step)
 
     def _do_requeue_by_exit_code(self, job: JobRecord, cause: Cause, event: Event) -> None:
         """RequeueExit and RequeueExitHold (slurm.conf(5))."""
@@ -306,7 +311,6 @@ class JobLife:
         job.pre_suspend_s = 0.0
         job.nodes, job.allocation, job.batch_host, job.sched_nodes = (), [], "", ""
         job.tres_alloc, job.billable = {}, 0.0
-        job.exit_status = job.derived_exit_status = 0
         job.killed_by_uid, job.failed_node = None, ""
         job.steps, job.next_step = {}, 0
         if job.request.partitions and len(job.request.partitions) > 1:
