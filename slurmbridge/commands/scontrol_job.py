@@ -135,7 +135,7 @@ class JobLines:
         failed = f"FailedNode={job.failed_node} " if job.failed_node else ""
         yield f"JobState={job.shown_state} Reason={reason} {failed}Dependency={null(job.dependency)}"
         yield (f"Requeue={int(job.requeue)} Restarts={job.restarts} BatchFlag={int(self.request.batch)} "
-               f"Reboot={int(self.request.reboot)} ExitCode={exit_code(job.exit_status)}")
+               f"Reboot={int(self.request.reboot)} ExitCode={exit_code(job.exit_status or job.script_status)}")
         if self.style.details:
             yield f"DerivedExitCode={exit_code(job.derived_exit_status)}"
 

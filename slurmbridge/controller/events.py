@@ -131,6 +131,9 @@ class EngineNews:
         if isinstance(usage, dict):
             step.usage.update(usage)
         self._world.journal.step(job, step)
+        if job.state in states.FINISHED and not job.exit_status:
+            job.script_status = news.exit_status
+            self._world.journal.job(job)
 
     def _end_components(self, job: JobRecord, news: News) -> None:
         """A heterogeneous job is over when the script of its first component is."""

@@ -115,7 +115,7 @@ class JobLife:
         job.nodes = tuple(share.node for share in start.shares)
         job.batch_host = job.nodes[0] if job.nodes else ""
         job.sched_nodes = ""
-        job.exit_status = 0
+        job.exit_status = job.script_status = 0
         job.steps = {}
         job.next_step = 0
         queueing.size_allocated(world, job)

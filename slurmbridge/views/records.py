@@ -130,6 +130,7 @@ class JobRecord:
     alloc_sid: int = 0
     # how it went
     exit_status: int = 0                      # wait(2) status
+    script_status: int = 0                    # of a script that ended after its job was over: scontrol's ExitCode then
     derived_exit_status: int = 0
     failed_node: str = ""
     restarts: int = 0
