@@ -60,7 +60,7 @@ def read_history(text: str, zone: Zone, next_index: Callable[[float], int], *, s
     """
     runs: dict[object, _Run] = {}
     current: _Run | None = None
-    for number, values in _lines(text):
+    for number, values in lines(text):
         if "." in values.get("JobID", ""):
             if current is None:
                 raise HistoryError(f"line {number}: a step without its job")
@@ -69,7 +69,7 @@ def read_history(text: str, zone: Zone, next_index: Callable[[float], int], *, s
         current = _Run(values)
         runs[values.get("DBIndex") or (values.get("JobIDRaw"), values.get("Submit"))] = current
     spans = _spans(suspended)
-    reader = _Reader(zone, ids or {})
+    reader = Reader(zone, ids or {})
     for run in sorted(runs.values(), key=lambda run: reader.time(run.values.get("Submit", "")) or 0):
         try:
             submit = reader.time(run.values.get("Submit", "")) or 0
@@ -84,21 +84,21 @@ def read_history(text: str, zone: Zone, next_index: Callable[[float], int], *, s
 
 def read_events(text: str, zone: Zone) -> Iterator[SaveEvent]:
     """Operations for ``Ledger.write``."""
-    reader = _Reader(zone, {})
-    for number, values in _lines(text):
+    reader = Reader(zone, {})
+    for number, values in lines(text):
         try:
             user = values.get("User", "")
             uid = user.rpartition("(")[2].rstrip(")")
             yield SaveEvent(
                 values.get("NodeName", ""), reader.time(values.get("Start") or values.get("TimeStart", "")) or 0,
                 reader.time(values.get("End") or values.get("TimeEnd", "")), values.get("State", ""),
-                values.get("Reason", ""), int(uid) if uid.isdigit() else None, _counts(values.get("TRES", "")),
-                values.get("Cluster Nodes") or values.get("ClusterNodes", ""))
+                values.get("Reason", ""), int(uid) if uid.isdigit() else None, counts(values.get("TRES", "")),
+                values.get("Cluster Nodes") or values.get("ClusterNodes", ""), _number(values.get("StateRaw", "")))
         except ValueError as error:
             raise HistoryError(f"line {number}: {error}") from error
 
 
-def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+def lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
     """(line number, field name -> value). Submit lines may have line ends and separators in them."""
     lines = text.split("\n")
     separator = "\t" if "\t" in lines[0] else "|"
@@ -127,7 +127,7 @@ def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
 
 def _spans(text: str) -> dict[str, list[tuple[int, int]]]:
     spans: dict[str, list[tuple[int, int]]] = {}
-    for number, values in _lines(text) if text else ():
+    for number, values in lines(text) if text else ():
         try:
             spans.setdefault(values["DBIndex"], []).append((int(values["Start"]), int(values["End"])))
         except (ValueError, KeyError) as error:
@@ -135,7 +135,9 @@ def _spans(text: str) -> dict[str, list[tuple[int, int]]]:
     return spans
 
 
-class _Reader:
+class Reader:
+    """Times and job rows as this zone's clocks and these association ids make them."""
+
     def __init__(self, zone: Zone, ids: Mapping[tuple[str, str], int]) -> None:
         self._zone = zone
         self._ids = ids
@@ -162,13 +164,13 @@ class _Reader:
             self.time(values.get("Start", "")), self.time(values.get("End", "")), codec.dumps(data))
 
     def _job_data(self, values: Mapping[str, str]) -> dict[str, Any]:
-        required = _counts(values.get("ReqTRES", ""))
+        required = counts(values.get("ReqTRES", ""))
         if values.get("ReqMem") and "mem" not in required:
             required["mem"] = _scaled("mem", values["ReqMem"])
         data: dict[str, Any] = {key: values[name] for key, name in _TEXTS.items() if values.get(name)}
         data |= {
             "nodes": _hosts(values.get("NodeList", "")), "alloc_nodes": _number(values.get("AllocNodes", "")),
-            "tres_req": required, "tres_alloc": _counts(values.get("AllocTRES", "")),
+            "tres_req": required, "tres_alloc": counts(values.get("AllocTRES", "")),
             "req_cpus": _number(values.get("ReqCPUS", "")), "priority": _number(values.get("Priority", "")),
             "exit_status": exitcodes.from_text(values.get("ExitCode") or "0:0"),
             "derived": exitcodes.from_text(values.get("DerivedExitCode") or "0:0"),
@@ -199,7 +201,7 @@ class _Reader:
             "job_id": int(job_id), "step_id": step_id, "name": values.get("JobName", ""), "state": state,
             "start_s": self.time(values.get("Start", "")) or 0, "end_s": self.time(values.get("End", "")),
             "nodes": _hosts(values.get("NodeList", "")), "num_tasks": _number(values.get("NTasks", "")),
-            "layout": values.get("Layout", ""), "tres": _counts(values.get("AllocTRES", "")),
+            "layout": values.get("Layout", ""), "tres": counts(values.get("AllocTRES", "")),
             "submit_line": values.get("SubmitLine", ""), "container": values.get("Container", ""), "usage": usage}
         if by_uid:
             step["killed_by_uid"] = int(by_uid)
@@ -228,7 +230,7 @@ def _number(text: str) -> int:
     return found[0] if found else 0
 
 
-def _counts(text: str) -> dict[str, int]:
+def counts(text: str) -> dict[str, int]:
     """``cpu=4,mem=62.50G,gres/gpu:a100=2``, memory in MB."""
     found: dict[str, int] = {}
     for entry in text.split(","):

@@ -79,6 +79,47 @@ class SaveEvent:
     reason_uid: int | None = None
     tres: Mapping[str, int] = field(default_factory=dict)
     nodes: str = ""                           # hostlist of the whole cluster, for node == ""
+    state_raw: int = 0                        # Slurm's number of the state where it is known; a cluster's: it was away
+
+
+@dataclass(frozen=True, slots=True)
+class DropEvent:
+    node: str
+    start_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SaveReservation:
+    """A reservation from ``start_s`` on; one that is changed while it lasts ends and begins anew under the same id.
+
+    ``associations``: who may use it, ids with a minus for those who may not. ``flags`` as scontrol prints them.
+    """
+
+    id: int
+    start_s: float
+    end_s: float
+    name: str
+    flags: Iterable[str] = ()
+    nodes: str = ""                           # hostlist
+    tres: Mapping[str, int] = field(default_factory=dict)
+    associations: Iterable[int] = ()
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DropReservation:
+    """It never was: ``scontrol delete`` before its start."""
+
+    id: int
+    start_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRows:
+    """Rows of the roll-up tables as they are, by key; None deletes (rolling.py makes them)."""
+
+    table: str
+    rows: Mapping[tuple[Any, ...], tuple[Any, ...] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,4 +226,4 @@ class AddChange:
 Operation = (
     SaveJob | SaveStep | ForgetJob | SaveRun | SaveSuspension | SaveEvent | SaveNode | SavePartition | SaveMeta
     | SaveUsage | SaveAssociation | DropAssociation | SaveQos | SaveAccount | SaveUser | SaveTres | SaveWckey
-    | AddChange | DropQos | DropAccount | DropUser)
+    | AddChange | DropQos | DropAccount | DropUser | DropEvent | SaveReservation | DropReservation | SaveRows)

@@ -97,7 +97,24 @@ class Putter:
         key = (clean(operation.node), int(operation.start_s))
         data = {"state": operation.state, "reason": operation.reason, "reason_uid": operation.reason_uid,
                 "tres": dict(operation.tres), "nodes": operation.nodes}
+        if operation.state_raw:
+            data["state_raw"] = operation.state_raw
         return [("event", key, (*key, whole(operation.end_s), codec.dumps(data)))]
+
+    def _drop_event(self, operation: ops.DropEvent) -> list[Put]:
+        return [("event", (clean(operation.node), int(operation.start_s)), None)]
+
+    def _save_reservation(self, operation: ops.SaveReservation) -> list[Put]:
+        key = (operation.id, int(operation.start_s))
+        data = {"flags": list(operation.flags), "nodes": operation.nodes, "tres": dict(operation.tres),
+                "associations": list(operation.associations), "comment": operation.comment}
+        return [("reservation", key, (*key, int(operation.end_s), clean(operation.name), codec.dumps(data)))]
+
+    def _drop_reservation(self, operation: ops.DropReservation) -> list[Put]:
+        return [("reservation", (operation.id, int(operation.start_s)), None)]
+
+    def _save_rows(self, operation: ops.SaveRows) -> list[Put]:
+        return [(operation.table, key, row) for key, row in operation.rows.items()]
 
     def _save_node(self, operation: ops.SaveNode) -> list[Put]:
         return [("node", (clean(operation.name),), rows.settings_row(operation.name, operation.settings))]
@@ -167,5 +184,7 @@ _HANDLERS: dict[type, Callable[[Putter, Any], list[Put]]] = {
     ops.SaveAssociation: Putter._save_association, ops.DropAssociation: Putter._drop_association,
     ops.SaveQos: Putter._save_qos, ops.SaveAccount: Putter._save_account, ops.SaveUser: Putter._save_user,
     ops.SaveTres: Putter._save_tres, ops.SaveWckey: Putter._save_wckey, ops.AddChange: Putter._add_change,
+    ops.DropEvent: Putter._drop_event, ops.SaveReservation: Putter._save_reservation,
+    ops.DropReservation: Putter._drop_reservation, ops.SaveRows: Putter._save_rows,
     ops.DropQos: Putter._drop_qos, ops.DropAccount: Putter._drop_account, ops.DropUser: Putter._drop_user,
 }

@@ -14,6 +14,8 @@ Kinds and filters (absent or None: not restricted; times in epoch seconds; lists
                 ``open`` (bool). Rows: node, start_s, end_s, state, reason, reason_uid, tres, nodes.
 ``changes``     sacctmgr's transactions in order. Filters: ``start_s``, ``end_s``, ``actors``, ``actions``, ``ids``.
                 Rows: id, time_s, action, actor, where_text, info.
+
+``usage``, ``cluster_usage`` and ``reservations`` are documented in usage_queries.py.
 """
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, or_, select
 
-from slurmbridge.accounting import database, schema
+from slurmbridge.accounting import database, schema, usage_queries
 from slurmbridge.accounting.errors import LedgerError, one_line
 from slurmbridge.accounting.rows import clean
 
@@ -174,4 +176,5 @@ def _changes(connection: Connection, filters: Mapping[str, Any]) -> Found:
 
 
 _KINDS: dict[str, Callable[[Connection, Mapping[str, Any]], Found]] = {
-    "jobs": _jobs, "events": _events, "changes": _changes}
+    "jobs": _jobs, "events": _events, "changes": _changes, "usage": usage_queries.usage,
+    "cluster_usage": usage_queries.cluster_usage, "reservations": usage_queries.reservations}

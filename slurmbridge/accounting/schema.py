@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-REVISION = "0001"
+REVISION = "0002"
 """The newest migration; what ``alembic_version`` says in a current ledger."""
 
 metadata = MetaData()
@@ -109,4 +109,40 @@ change = Table(
     Column("actor", Text, nullable=False),
     Column("where_text", Text, nullable=False),
     Column("info", Text, nullable=False),
+)
+
+reservation = Table(
+    "reservation", metadata,                                   # a changed reservation has a row for each of its times
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("start_s", BigInteger, primary_key=True, autoincrement=False),
+    Column("end_s", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("data", Text, nullable=False),
+)
+
+usage_key = Table(
+    "usage_key", metadata,                                     # whose usage it is; rollup.Key
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("assoc_id", BigInteger, nullable=False),
+    Column("qos", Text, nullable=False),
+    Column("partition", Text),                                 # null: reserved and not used
+    Column("wckey", Text),                                     # null: not tracked
+)
+job_usage = Table(
+    "job_usage", metadata,
+    Column("span", String(1), primary_key=True),               # h, d or m
+    Column("time_s", BigInteger, primary_key=True, autoincrement=False),
+    Column("key_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("tres_id", Integer, primary_key=True, autoincrement=False),
+    Column("seconds", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+cluster_usage = Table(
+    "cluster_usage", metadata,
+    Column("span", String(1), primary_key=True),
+    Column("time_s", BigInteger, primary_key=True, autoincrement=False),
+    Column("tres_id", Integer, primary_key=True, autoincrement=False),
+    *(Column(name, BigInteger, nullable=False)
+      for name in ("count", "allocated", "down", "planned_down", "idle", "planned", "over")),
+    sqlite_with_rowid=False,
 )

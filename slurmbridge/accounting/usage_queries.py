@@ -1,0 +1,61 @@
+"""Questions about usage to the roll-up tables, for ``queries.py``.
+
+``usage``         seconds of jobs and unused reservations. Filters: ``start_s``, ``end_s``, ``span`` (h, d, m),
+                  ``by_time`` (bool: one row for each time). Rows: assoc_id, qos, partition (None: reserved, not used),
+                  wckey (None: not tracked), tres_id, seconds, and time_s with ``by_time``.
+``cluster_usage`` seconds of the cluster. Filters: ``start_s``, ``end_s``, ``span``. Rows: tres_id, count (average,
+                  rounded down), allocated, down, planned_down, idle, planned, over.
+``reservations``  by start and name. Filters: ``start_s``, ``end_s`` (overlap), ``names``, ``ids``.
+                  Rows: id, start_s, end_s, name, flags, nodes, tres, associations, comment.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from slurmbridge.accounting import schema
+from slurmbridge.accounting.rolling import TIMES
+from slurmbridge.accounting.rows import clean
+
+Found = list[dict[str, Any]]
+
+
+def usage(connection: Connection, filters: Mapping[str, Any]) -> Found:
+    facts, keys = schema.job_usage.c, schema.usage_key
+    group = [facts.key_id, facts.tres_id, *([facts.time_s] if filters.get("by_time") else [])]
+    query = select(func.sum(facts.seconds), *group).where(
+        facts.span == filters["span"], facts.time_s >= filters["start_s"], facts.time_s < filters["end_s"])
+    rows = connection.execute(query.group_by(*group)).all()
+    wanted = {row.key_id for row in rows}
+    whose = {row.id: dict(zip(("assoc_id", "qos", "partition", "wckey"), row[1:]))
+             for row in connection.execute(select(keys)) if row.id in wanted}
+    return [{**whose[row.key_id], "tres_id": row.tres_id, "seconds": int(row[0]),
+             **({"time_s": row.time_s} if filters.get("by_time") else {})} for row in rows]
+
+
+def cluster_usage(connection: Connection, filters: Mapping[str, Any]) -> Found:
+    table = schema.cluster_usage.c
+    sums = [func.sum(table[name]) for name in TIMES]
+    query = select(table.tres_id, func.sum(table["count"]), func.count(), *sums).where(
+        table.span == filters["span"], table.time_s >= filters["start_s"], table.time_s < filters["end_s"])
+    return [{"tres_id": row[0], "count": int(row[1]) // row[2],
+             **{name: int(value) for name, value in zip(TIMES, row[3:])}}
+            for row in connection.execute(query.group_by(table.tres_id).order_by(table.tres_id))]
+
+
+def reservations(connection: Connection, filters: Mapping[str, Any]) -> Found:
+    table = schema.reservation.c
+    query = select(schema.reservation).order_by(table.start_s, table.name)
+    if filters.get("start_s") is not None:
+        query = query.where(table.end_s >= filters["start_s"])
+    if filters.get("end_s") is not None:
+        query = query.where(table.start_s < filters["end_s"])
+    if filters.get("names") is not None:
+        query = query.where(table.name.in_([clean(name) for name in filters["names"]]))
+    if filters.get("ids") is not None:
+        query = query.where(table.id.in_(list(filters["ids"])))
+    return [{"id": row.id, "start_s": row.start_s, "end_s": row.end_s, "name": row.name, **json.loads(row.data)}
+            for row in connection.execute(query)]
