@@ -51,6 +51,9 @@ def _qos(update: JobUpdate, value: str) -> None:
     if update.job.state not in (states.PENDING, states.RUNNING):
         raise SlurmError(errors.ESLURM_DISABLED)
     qos = update.submission.qos_of(update.job, value or None)
+    if qos == update.job.qos:
+        return
+    update.pending()
     update.fields["qos"] = qos
     update.change(qos=value or None)
 
