@@ -197,7 +197,7 @@ class JobLife:
         job.start_s = job.end_s = now
         if event is Event.CANCEL:
             job.killed_by_uid = cause.uid
-            job.reason = cause.reason
+            job.reason = job.reason if cause.reason == "None" else cause.reason
         else:
             job.reason = "DeadLine"
         job.sched_nodes = ""
