@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import time
@@ -73,11 +74,20 @@ def up(state: StateOption = None,
         fail(str(error))
 
 
-def _call(state: Path, *words: str) -> int:
-    """A request to the controller of this state, through the users' own client."""
+def _address(folder: Path) -> str:
+    """Where the controller of this state serves, or served last."""
+    with contextlib.suppress(OSError, ValueError):         # daemon.remember_options, without importing a controller
+        path = json.loads((folder / "options.json").read_text(encoding="ascii")).get("socket")
+        if path:
+            return f"unix://{path}"
+    return f"unix://{folder}/slurmbridge.sock"
+
+
+def _call(state: Path | None, *words: str) -> int:
+    """A request to the controller of this state (None: SLURMBRIDGE_URL, else the default one)."""
     from slurmbridge.client import transport
     from slurmbridge.client.launcher import Lost, converse
-    address = os.environ.get("SLURMBRIDGE_URL") or f"unix://{state}/slurmbridge.sock"
+    address = (state is None and os.environ.get("SLURMBRIDGE_URL")) or _address(_state(state))
     own = ("SLURMBRIDGE_URL", "SLURMBRIDGE_STEPD")
     env = [f"{name}={value}" for name, value in os.environ.items() if name not in own]
     try:
@@ -91,7 +101,7 @@ def _call(state: Path, *words: str) -> int:
 @app.command()
 def status(state: StateOption = None) -> None:
     """Says what the running controller is doing."""
-    raise typer.Exit(_call(_state(state), "status"))
+    raise typer.Exit(_call(state, "status"))
 
 
 @app.command()
@@ -100,8 +110,6 @@ def down(state: StateOption = None) -> None:
     from slurmbridge.client import transport
     folder = _state(state)
     pid = _pid(folder)
-    if state is not None:
-        os.environ.pop("SLURMBRIDGE_URL", None)
     from slurmbridge.api.daemon import REMEMBERED, StartError, remembered_options
     if not (folder / REMEMBERED).exists():
         return                                # nothing was ever started here
@@ -123,7 +131,6 @@ def down(state: StateOption = None) -> None:
         saved = os.dup(1)
         os.dup2(null.fileno(), 1)
         try:
-            os.environ["SLURMBRIDGE_URL"] = options.address
             code = _call(folder, "shutdown")
         finally:
             os.dup2(saved, 1)
@@ -176,7 +183,7 @@ def _end_leftovers(options: Options) -> None:
 def import_usage(file: Annotated[str, typer.Argument(help="Output of sshare -alP.")],
                  state: StateOption = None) -> None:
     """Takes over the raw usage of every user association (sshare -alP)."""
-    raise typer.Exit(_call(_state(state), "import-usage", os.path.abspath(file)))
+    raise typer.Exit(_call(state, "import-usage", os.path.abspath(file)))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

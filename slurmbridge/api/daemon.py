@@ -139,11 +139,11 @@ def remember_options(options: Options) -> None:
 
 
 def remembered_options(state: Path) -> Options:
-    """How the controller of this state was started last. Raises StartError when none ever was."""
+    """How the controller of this state was started last. Raises StartError where that cannot be read."""
     try:
         plain = json.loads((state / REMEMBERED).read_text(encoding="ascii"))
     except OSError as error:
-        raise StartError(f"{state}: no controller was ever started here ({error.strerror})") from None
+        raise StartError(f"{state / REMEMBERED}: {error.strerror}") from None
     except ValueError:
         raise StartError(f"{state / REMEMBERED}: cannot be read") from None
     paths = {name: Path(plain[name]) for name in ("slurm_conf", "socket", "log") if plain.get(name)}

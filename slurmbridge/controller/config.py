@@ -14,7 +14,7 @@ class ConfigError(Exception):
 
 
 class Config(BaseModel):
-    """The file's keys; command line options override them."""
+    """The file's keys; command line options override them. Relative paths are below the file's own folder."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -40,12 +40,22 @@ def read_config(path: str | None) -> Config:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: a mapping of keys is expected")
     try:
-        return Config(**values)
+        return _below(Path(path).absolute().parent, Config(**values))
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         message = "unknown key" if first["type"] == "extra_forbidden" else first["msg"]
         raise ConfigError(f"{path}: {key}: {message}") from None
+
+
+def _below(folder: Path, config: Config) -> Config:
+    """The same with absolute paths: the controller leaves the directory that it was started in."""
+    places = {name: folder / value for name in ("state", "slurm_conf", "socket", "log")
+              if (value := getattr(config, name)) is not None}
+    database = config.database
+    if database and "://" not in database:
+        database = str(folder / database)
+    return config.model_copy(update={**places, "database": database})
 
 
 def default_state() -> Path:

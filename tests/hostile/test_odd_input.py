@@ -13,7 +13,8 @@ TOO_LONG = REFUSED + "Pathname of a file, directory or other parameter too long\
 NO_SHEBANG = ("sbatch: error: This does not look like a batch script.  The first\n"
               "sbatch: error: line must start with #! followed by the path to an interpreter.\n"
               "sbatch: error: For instance: #!/bin/sh\n")
-NUL = "sbatch: error: The Slurm controller does not allow scripts that\nsbatch: error: contain a NULL character '\\0'.\n"
+NUL = ("sbatch: error: The Slurm controller does not allow scripts that\n"
+       "sbatch: error: contain a NULL character '\\0'.\n")
 DOS = ("sbatch: error: Batch script contains DOS line breaks (\\r\\n)\n"
        "sbatch: error: instead of expected UNIX line breaks (\\n).\n")
 
@@ -29,7 +30,8 @@ def place(commands: Path) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize(("content", "text"), [
-    (b"#!/bin/sh\n" + b"a" * 10_000_000, TOO_LONG), (bytes(range(255, -1, -1)) * 20, NO_SHEBANG), (b"#!/bin/sh\n\0id\n", NUL),
+    (b"#!/bin/sh\n" + b"a" * 10_000_000, TOO_LONG), (bytes(range(255, -1, -1)) * 20, NO_SHEBANG),
+    (b"#!/bin/sh\n\0id\n", NUL),
     (b"", "sbatch: error: Batch script is empty!\n"), (b"id\n", NO_SHEBANG), (b"#!/bin/sh\r\nid\r\n", DOS),
     (None, "sbatch: error: Unable to open file job.script\n")],
     ids=["10 MB", "junk", "NUL", "empty", "no interpreter", "DOS", "absent"])
