@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from slurmbridge.slurm import states
 from slurmbridge.slurm.hostlist import compress
@@ -77,3 +78,42 @@ def allocation_variables(job: JobRecord, session: Session) -> dict[str, str]:
     if gpus:
         found["SLURM_JOB_GPUS"] = ",".join(gpus)
     return {name: value for name, value in found.items() if value}
+
+
+def salloc_variables(jobs: Sequence[JobRecord], session: Session) -> dict[str, str]:
+    """What salloc adds for its command: of a heterogeneous job, each component's under names of its own."""
+    if len(jobs) == 1:
+        return {**allocation_variables(jobs[0], session), **_option_variables(jobs[0])}
+    found = {name: value for name, value in allocation_variables(jobs[0], session).items() if name in _OF_ALL}
+    found |= {"SLURM_HET_SIZE": str(len(jobs)), "SLURM_PACK_SIZE": str(len(jobs))}
+    for number, job in enumerate(jobs):
+        own = {**allocation_variables(job, session), **_option_variables(job)}
+        for name in own.keys() - _OF_ALL | {"SLURM_JOB_ID"}:
+            found |= {f"{name}_HET_GROUP_{number}": own[name], f"{name}_PACK_GROUP_{number}": own[name]}
+    tasks = [found.get(f"SLURM_NTASKS_HET_GROUP_{number}", "") for number in range(len(jobs))]
+    if all(tasks):
+        found["SLURM_NTASKS"] = found["SLURM_NPROCS"] = str(sum(map(int, tasks)))
+    return found
+
+
+_OF_ALL = frozenset({
+    "SLURM_JOB_ID", "SLURM_CLUSTER_NAME", "SLURM_SUBMIT_DIR", "SLURM_SUBMIT_HOST", "OMPI_MCA_plm_slurm_args",
+    "PRTE_MCA_plm_slurm_args", "HYDRA_BOOTSTRAP", "HYDRA_LAUNCHER_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP",
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS"})
+
+
+def _option_variables(job: JobRecord) -> dict[str, str]:
+    """Options of the allocation that its sruns take from their environment."""
+    request = job.request
+    tasks = request.num_tasks if request.num_tasks_given else None
+    if request.ntasks_per_node:
+        tasks = max(request.num_tasks or 0, len(job.nodes)) if request.num_tasks_given \
+            else request.ntasks_per_node * len(job.nodes)
+    found: dict[str, object] = {
+        "SLURM_JOB_RESERVATION": request.reservation, "SLURM_ACCTG_FREQ": request.acctg_freq,
+        "SLURM_NETWORK": request.network, "SLURM_OVERCOMMIT": 1 if request.overcommit else None,
+        "SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks, "SLURM_CPUS_PER_TASK": request.cpus_per_task,
+        "SLURM_TRES_PER_TASK": request.tres_per_task, "SLURM_NTASKS_PER_NODE": request.ntasks_per_node,
+        "SLURM_DISTRIBUTION": request.distribution, "SLURM_DIST_PLANESIZE": request.plane_size,
+        "SLURM_THREADS_PER_CORE": request.threads_per_core}
+    return {name: str(value) for name, value in found.items() if value}

@@ -6,12 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 
 from slurmbridge.commands import submitting
-from slurmbridge.commands.allocation import allocation_variables, wait_for_start
+from slurmbridge.commands.allocation import salloc_variables, wait_for_start
 from slurmbridge.commands.common import command
 from slurmbridge.slurm import states
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import compress
 from slurmbridge.views.session import Reply, Session
+
+BELL_DELAY_S = 10.0
 
 
 @command
@@ -29,17 +31,21 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         return submitting.refusal("salloc", error, "Job submit/allocate failed", submission.error_exit)
     job_id = result.job_id
     given = False
+    began_s = session.now()
     try:
         job = await wait_for_start(session, job_id, request, submission.error_exit)
         if isinstance(job, Reply):
             return job
         await _say(session, request.quiet, f"salloc: Granted job allocation {job_id}\n")
-        await _say(session, request.quiet, f"salloc: Nodes {compress(job.nodes)} are ready for job\n")
+        jobs = [session.views.jobs[one] for one in job.het_job_ids or (job_id,)]
+        for one in jobs:
+            await _say(session, request.quiet, f"salloc: Nodes {compress(one.nodes)} are ready for job\n")
+        await _ring(session, request.bell, session.now() - began_s)
         if request.no_shell:
             given = True
             return Reply()
         address, credential = await session.acts.step_address(session.identity, job_id)
-        variables = {**submission.env, **allocation_variables(job, session),
+        variables = {**submission.env, **salloc_variables(jobs, session),
                      "SLURMBRIDGE_STEPD": address, "SLURMBRIDGE_CREDENTIAL": credential}
         program = submission.argv or (env.get("SHELL") or "/bin/sh",)
         status = await session.run_local(program, variables)
@@ -55,6 +61,13 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         if not given:                         # the caller has gone, or nothing came of it
             with contextlib.suppress(SlurmError):
                 await session.acts.signal(session.identity, job_id)
+
+
+async def _ring(session: Session, bell: str, waited_s: float) -> None:
+    """The terminal's bell, for who has waited."""
+    if session.invocation.tty_columns is not None and (
+            bell == "bell-always" or (bell == "bell-after-delay" and waited_s > BELL_DELAY_S)):
+        await session.write_stdout("\a")
 
 
 async def _say(session: Session, quiet: bool, text: str) -> None:

@@ -139,6 +139,7 @@ class _Sbatch:
         limits = {} if opts["get_user_env"] else environment.propagated_limits(opts, self.call, self.error_exit)
         if opts["export_file"] is not None:
             self.env.clear()
+            limits = {}                       # they travel in the environment
         umask = opts["umask"] if opts["umask"] >= 0 else self.call.umask
         environment.submit_variables(self.call, self.env, umask)
         request = describe(opts, self.call, self.error_exit)
@@ -209,7 +210,7 @@ class _Sbatch:
         checks.apply_hint(opts, self.error_exit)
         for field in ("error", "input", "output"):
             name = opts[field] if field != "input" else opts[field] or "/dev/null"
-            opts[field] = name if not name or name.startswith("/") else f"{opts['chdir']}/{name}"
+            opts[field] = name if name is None or name.startswith("/") else f"{opts['chdir']}/{name}"
         if opts["exclude"]:
             opts["exclude"] = yield from checks.resolve_file(opts, opts["exclude"])
         if not opts["job_name"]:
