@@ -24,7 +24,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         reply = submitting.refusal("sbatch", error, "Batch job submission failed", submission.error_exit)
         return Reply(stderr=submission.stderr + reply.stderr, exit_code=reply.exit_code)
     stderr = submission.stderr + "".join(f"sbatch: {line}\n" for line in result.messages)
-    cluster = request.clusters
+    cluster = session.views.conf.cluster_name if request.clusters else None
     if request.quiet:
         stdout = ""
     elif request.parsable:

@@ -64,17 +64,17 @@ def run_time_s(job: JobRecord, now_s: float) -> float:
     return end - job.start_s
 
 
-def start_end_s(job: JobRecord, now_s: float) -> tuple[float, float]:
-    """(start, end): what was, or what is expected; 0 = unknown."""
+def start_end_s(job: JobRecord, now_s: float, limit_min: int | None) -> tuple[float, float]:
+    """(start, end): what was, or what is expected with this time limit; 0 = unknown."""
     if job.state in _STARTED:
         return job.start_s or 0, job.end_s or _limit_end_s(job)
     start = max(job.start_s, now_s) if job.start_s else 0
     begin = job.request.begin_s or 0
     if not start and begin > now_s:
         start = begin
-    if not start or job.time_limit_min is None:
+    if not start or limit_min is None:
         return start, 0
-    return start, max(job.end_s or 0, start + job.time_limit_min * 60)
+    return start, max(job.end_s or 0, start + limit_min * 60)
 
 
 def _limit_end_s(job: JobRecord) -> float:
@@ -116,7 +116,7 @@ class JobLines:
                f"GroupId={job.group_name or group_name(job.gid)}({job.gid}) "
                f"MCS_label={self.request.mcs_label or 'N/A'}")
         wckey = f" WCKey={null(job.wckey)}" if self._tracks_wckey() else ""
-        yield f"Priority={job.priority} Nice={job.nice} Account={null(job.account)} QOS={null(job.qos)}{wckey}"
+        yield f"Priority={job.priority} Nice={job.nice} Account={null(job.account)} QOS={null(qos_text(job))}{wckey}"
 
     def _tasks(self) -> str:
         if self.task_id is not None:
@@ -147,7 +147,7 @@ class JobLines:
                f"TimeLimit={'Partition_Limit' if limit is None else format_minutes(limit)} TimeMin={least}")
         yield f"SubmitTime={style.time(job.submit_s)} EligibleTime={style.time(job.eligible_s)}"
         yield f"AccrueTime={style.time(job.accrue_s)}"
-        start, end = start_end_s(job, style.now_s)
+        start, end = start_end_s(job, style.now_s, limit)
         ends = "Unknown" if limit == UNLIMITED_MIN and end > style.now_s else style.time(end)
         deadline = style.time(job.deadline_s) if job.deadline_s else "N/A"
         yield f"StartTime={style.time(start)} EndTime={ends} Deadline={deadline}"
@@ -194,7 +194,7 @@ class JobLines:
 
     def _size(self) -> Iterator[str]:
         job, request = self.job, self.request
-        yield (f"NumNodes={job.num_nodes} NumCPUs={job.num_cpus} "
+        yield (f"NumNodes={self._nodes()} NumCPUs={job.num_cpus} "
                f"NumTasks={'N/A' if job.num_tasks is None else job.num_tasks} "
                f"CPUs/Task={'N/A' if job.cpus_per_task is None else job.cpus_per_task} "
                f"ReqB:S:C:T=0:0:{_star(request.cores_per_socket)}:{_star(request.threads_per_core)}")
@@ -205,6 +205,12 @@ class JobLines:
                f"{self._core_spec()}")
         if self.style.details and job.allocation:
             yield from self._allocation()
+
+    def _nodes(self) -> str:
+        counts = self.request.node_counts
+        if len(counts) > 1 and self.job.state == states.PENDING and self.job.num_nodes == f"{counts[0]}-{counts[-1]}":
+            return array.ranges(counts)
+        return self.job.num_nodes
 
     def _core_spec(self) -> str:
         request = self.request
@@ -315,6 +321,13 @@ class JobLines:
             yield f"NtasksPerTRES={request.ntasks_per_tres}"
         if request.container or request.container_id:
             yield f"Container={null(request.container)} ContainerID={null(request.container_id)}"
+
+
+def qos_text(job: JobRecord) -> str:
+    """The QOS as it was asked for (in any case, or several of them) while the job waits."""
+    asked = job.request.qos or ""
+    waits = job.state == states.PENDING and job.qos in asked.lower().split(",")
+    return asked if waits else job.qos
 
 
 def _star(value: int | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from slurmbridge.commands.common import user_name
-from slurmbridge.commands.scontrol_job import first_amount
+from slurmbridge.commands.scontrol_job import first_amount, qos_text
 from slurmbridge.commands.squeue_rows import (
     ID_ROOM,
     Row,
@@ -32,6 +32,7 @@ from slurmbridge.slurm.tres import format_counts
 from slurmbridge.views.records import JobRecord, Tres
 
 HIGHEST = 0xFFFFFFFF
+ANY_TASKS_PER_CORE = 0xFFFF
 HIDDEN = frozenset({"Gres", "PackJobId", "PackJobIdSet", "PackJobOffset", "Shared", "Tres", "tres-per-node"})
 """Older names: accepted, but not listed by --helpFormat."""
 WHOLE_HEADERS = frozenset({"NodeList", "ReasonList", "SchedNodes"})
@@ -167,6 +168,9 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
             return absent if number is None else str(number)
         return text
 
+    def tasks_per_core(job: JobRecord) -> int | None:
+        return None if job.request.ntasks_per_core == ANY_TASKS_PER_CORE else job.request.ntasks_per_core
+
     def plain(name: str, letter: str, header: str, value: Callable[[Row], str]) -> ListField[Row]:
         return ListField(name, letter, header, value)
 
@@ -253,7 +257,7 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         null("Network", "", "NETWORK", lambda job: job.request.network),
         plain("Nice", "y", "NICE", lambda row: str(row.job.nice)),
         ListField("NodeList", "N", "NODELIST", lambda row: joined(row.job.nodes), cut=False),
-        plain("NTPerCore", "", "NTASKS_PER_CORE", count(lambda job: job.request.ntasks_per_core)),
+        plain("NTPerCore", "", "NTASKS_PER_CORE", count(tasks_per_core)),
         plain("NTPerNode", "", "NTASKS_PER_NODE", count(lambda job: job.request.ntasks_per_node, "0")),
         plain("NTPerSocket", "", "NTASKS_PER_SOCKET", count(lambda job: job.request.ntasks_per_socket)),
         plain("NTPerBoard", "", "NTASKS_PER_BOARD", count(lambda job: job.request.ntasks_per_board, "0")),
@@ -273,7 +277,7 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         plain("Priority", "p", "PRIORITY", lambda row: f"{row.priority / HIGHEST:16.14f}"),
         plain("PriorityLong", "Q", "PRIORITY", lambda row: str(row.priority)),
         plain("Profile", "", "PROFILE", lambda row: row.job.request.profile or "NotSet"),
-        null("QOS", "q", "QOS", lambda job: job.qos),
+        null("QOS", "q", "QOS", qos_text),
         plain("Reason", "r", "REASON", reason_of),
         ListField("ReasonList", "R", "NODELIST(REASON)", lambda row: reason_list(row, 0), cut=False, sized=reason_list),
         plain("Reboot", "", "REBOOT", lambda row: str(int(row.job.request.reboot))),

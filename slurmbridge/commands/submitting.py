@@ -91,15 +91,16 @@ async def test_only(session: Session, submission: Submission) -> Reply:
     except SlurmError as error:
         lines = slurm_error_lines(command, error)
         return Reply(stderr=f"{submission.stderr}{lines}allocation failure: {error.text}\n", exit_code=1)
-    return Reply(stderr=submission.stderr + start_line(command, answers, session))
+    return Reply(stderr=submission.stderr + start_line(command, answers, session, submission))
 
 
-def start_line(command: str, answers: Sequence[WillRun], session: Session) -> str:
+def start_line(command: str, answers: Sequence[WillRun], session: Session, submission: Submission) -> str:
     """``Job 12 to start at … a using 4 processors on nodes n1 in partition batch``; of a heterogeneous job the sum."""
     first = answers[0]
     when = durations.time_formatter(session.invocation.env, session.now())(max(answer.start_s for answer in answers))
+    where = f" on cluster {session.views.conf.cluster_name}" if submission.requests[0].clusters else ""
     if len(answers) == 1:
-        text = (f"{command}: Job {first.job_id} to start at {when} a using {first.cpus} processors on nodes "
+        text = (f"{command}: Job {first.job_id} to start at {when}{where} a using {first.cpus} processors on nodes "
                 f"{first.nodes} in partition {first.partition}\n")
     else:
         names = [name for answer in answers for name in expand(answer.nodes)]

@@ -220,8 +220,6 @@ def resolve(given: Dependencies, own_id: int, find: Callable[[int], JobRecord | 
                 raise BadDependency(str(test))
             if test.task is None and records:
                 test = replace(test, task=WHOLE_ARRAY)
-            if test.kind == "expand":
-                raise BadDependency(str(test))
         tests.append(test)
     return Dependencies(tuple(dict.fromkeys(tests)), given.any_of)
 

@@ -86,7 +86,18 @@ class Directory:
         return "normal"
 
     def qos(self, wanted: str | None, record: AssociationRecord | None, reservation: str | None) -> str:
-        """The job's QOS. Raises SlurmError(ESLURM_INVALID_QOS) for an unknown or forbidden one."""
+        """The job's QOS; of a list the one of the highest priority. Names are taken in any case.
+
+        Raises SlurmError(ESLURM_INVALID_QOS) for an unknown or forbidden one, and for a list of one.
+        """
+        if wanted and "," in wanted:
+            names = list(dict.fromkeys(self._qos(word, record, reservation) for word in wanted.split(",") if word))
+            if len(names) < 2:
+                raise SlurmError(errors.ESLURM_INVALID_QOS)
+            return max(names, key=lambda name: self._accounting.qos[name].priority)
+        return self._qos(wanted and wanted.lower(), record, reservation)
+
+    def _qos(self, wanted: str | None, record: AssociationRecord | None, reservation: str | None) -> str:
         enforced = bool(self._conf.accounting_enforce & {"qos"})
         name = wanted or self.default_qos(record)
         known = self._accounting.qos.get(name)

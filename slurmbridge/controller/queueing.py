@@ -356,7 +356,9 @@ def will_run(world: World, job: JobRecord) -> WillRun:
 def _asked_only(world: World, row: QueueRow) -> QueueRow:
     """A test looks at no preferred features, and at no other nodes than those that were named."""
     shape = row.shape
-    if not shape.prefer and not shape.node_list:
+    if shape.constraint and "[" in shape.constraint:
+        shape = replace(shape, constraint=None)       # what is chosen among, Slurm's test passes over
+    elif not shape.prefer and not shape.node_list:
         return row
     others = tuple(name for name in world.nodes if name not in shape.node_list) if shape.node_list else ()
     return replace(row, shape=replace(shape, prefer=None, exclude=shape.exclude + others))

@@ -49,7 +49,14 @@ class Submission:
                test_only: bool = False) -> list[JobRecord]:
         """The new records, filed in no index yet. Raises SlurmError."""
         world = self._world
-        prepared = [self._prepare(caller, request) for request in submission_checks.without_others_nodes(requests)]
+        prepared = []
+        for offset, request in enumerate(submission_checks.without_others_nodes(requests)):
+            try:
+                prepared.append(self._prepare(caller, request))
+            except SlurmError as error:
+                if len(requests) < 2:
+                    raise
+                raise SlurmError(error.code, details=tuple(f"{offset}: {line}" for line in error.details)) from None
         tasks = sum(max(1, bitmap.bit_count()) for _, bitmap, _ in prepared)
         if world.jobs.count + tasks > world.conf.max_job_count and not test_only:
             raise SlurmError(errno.EAGAIN)
@@ -101,6 +108,10 @@ class Submission:
                 raise SlurmError(errors.ESLURM_INVALID_WCKEY)
         if world.conf.values.get("AllowSpecResourcesUsage", "no").lower() not in ("yes", "up", "true", "1"):
             changes.update(core_spec=None, thread_spec=None)
+        if request.constraint and "," in request.constraint:
+            changes["constraint"] = request.constraint.replace(",", "&")
+        if request.reboot:
+            changes.update(exclusive="exclusive", oversubscribe=False)
         if request.node_list and request.min_nodes is None:
             changes["min_nodes"] = len(self._checks.nodes(request.node_list))
         return with_changes(request, **changes) if changes else request, bitmap, throttle
@@ -169,7 +180,7 @@ class Submission:
             raise SlurmError(errors.ESLURM_PREEMPTION_REQUIRED)
         self._check_sampling(request, partitions[0])
         submission_checks.check_licenses(request)
-        request = submission_checks.check_gres(request, conf.gres_types)
+        submission_checks.check_gres(request, conf.gres_types, conf.accounting_storage_tres)
         request = with_changes(request, user_name=user_name, group_name=group_name,
                                switches_wait_s=self._switch_wait(request),
                                partitions=tuple(partition.name for partition in partitions),
@@ -270,6 +281,8 @@ def checked_dependencies(world: World, job: JobRecord, text: str) -> dependencie
     """What ``--dependency`` means for this job. Raises SlurmError."""
     try:
         given = dependencies.parse(text, world.conf.max_array_size)
+        if any(test.kind == "expand" for test in given.tests):
+            raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
         given = dependencies.resolve(given, job.array_job_id or job.job_id, world.find, world.jobs.array)
     except dependencies.BadDependency:
         raise SlurmError(errors.ESLURM_DEPENDENCY) from None

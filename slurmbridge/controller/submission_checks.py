@@ -17,6 +17,7 @@ from slurmbridge.translate import gres_check
 _BIND = re.compile(r"closest|none|per_task:|single:|map_gpu:|map:|mask_gpu:|mask:", re.IGNORECASE)
 _NUMBERS = re.compile(r"\d+(\*\d+)?(,+\d+(\*\d+)?)*,*")
 _MASKS = re.compile(r"(0x)?[\da-f]+(\*\d+)?(,+(0x)?[\da-f]+(\*\d+)?)*,*", re.IGNORECASE)
+_NO_LICENSE = re.compile(r"[^\s:=]*[:=] *[+-]?0+")
 _FREQUENCY = re.compile(r"(memory=)?(\d+|low|medium|high|highm1)|verbose")
 _OLD_PREFIX = {"map": 8, "mask": 9}           # how much Slurm passes over before the list, whatever the word's length
 
@@ -35,8 +36,11 @@ def without_others_nodes(requests: Sequence[JobRequest]) -> list[JobRequest]:
 
 
 def check_licenses(request: JobRequest) -> None:
-    """No licenses are configured. Raises SlurmError(ESLURM_INVALID_LICENSES)."""
-    if request.licenses and request.licenses != "(null)":
+    """No licenses are configured: what asks for none of them passes. Raises SlurmError(ESLURM_INVALID_LICENSES)."""
+    text = request.licenses or ""
+    if "|" in text and set(text) & set(",;("):
+        raise SlurmError(errors.ESLURM_INVALID_LICENSES)
+    if any(_NO_LICENSE.fullmatch(entry) is None for entry in re.split(r"[|,;]", text) if entry):
         raise SlurmError(errors.ESLURM_INVALID_LICENSES)
     try:
         if any(item.name for item in tres.items(request.tres_per_task, "license")):
@@ -45,23 +49,38 @@ def check_licenses(request: JobRequest) -> None:
         raise SlurmError(errors.ESLURM_INVALID_LICENSES) from None
 
 
-def check_gres(request: JobRequest, known: Collection[str]) -> JobRequest:
-    """The client's checks of generic resources once more (a client of another cluster leaves them out), with the counts
-    that follow from them. Raises SlurmError."""
-    counts = gres_check.Counts(request.num_tasks, request.min_nodes, request.max_nodes, request.min_cpus or 0,
-                               request.cpus_per_task, request.ntasks_per_node, request.ntasks_per_socket,
-                               request.ntasks_per_tres, request.sockets_per_node)
+def check_gres(request: JobRequest, known: Collection[str], counted: Collection[str]) -> None:
+    """Generic resources and TRES; the client's checks of their counts too, which it leaves out when a cluster is named.
+    ``known``: GresTypes; ``counted``: AccountingStorageTRES.
+
+    Raises SlurmError.
+    """
+    if request.clusters:
+        _check_counts(request, known)
+    if not _is_binding(request.tres_bind) or not _is_frequency(request.tres_freq):
+        raise SlurmError(errors.ESLURM_INVALID_TRES)
+    for item in filter(None, (request.tres_per_task or "").split(",")):
+        name, _, count = item.replace(":", "=").partition("=")
+        kind = name.partition("/")[0]
+        if kind not in ("gres", "license") and name not in counted and count != "0":
+            raise SlurmError(errors.ESLURM_INVALID_TRES)
+
+
+def _check_counts(request: JobRequest, known: Collection[str]) -> None:
+    nodes = 1 if request.min_nodes is None else request.min_nodes
+    tasks = request.num_tasks
+    per_node = request.ntasks_per_tres if request.ntasks_per_tres is not None else request.ntasks_per_node
+    if tasks is None and per_node is not None:
+        tasks = nodes * per_node
+    counts = gres_check.Counts(tasks, nodes, request.max_nodes, request.min_cpus or 0, request.cpus_per_task,
+                               request.ntasks_per_node, request.ntasks_per_socket, request.ntasks_per_tres,
+                               request.sockets_per_node)
     texts = gres_check.Requests(request.cpus_per_tres, request.mem_per_tres, request.tres_freq, request.tres_per_job,
                                 request.tres_per_node, request.tres_per_socket, request.tres_per_task)
     try:
         gres_check.check(texts, counts, known, lambda line: None)
     except gres_check.GresRefused as refused:
         raise SlurmError(refused.code) from None
-    if not _is_binding(request.tres_bind) or not _is_frequency(request.tres_freq):
-        raise SlurmError(errors.ESLURM_INVALID_TRES)
-    return with_changes(request, num_tasks=counts.num_tasks, min_nodes=counts.min_nodes, max_nodes=counts.max_nodes,
-                        cpus_per_task=counts.cpus_per_task, ntasks_per_node=counts.ntasks_per_node,
-                        ntasks_per_socket=counts.ntasks_per_socket, sockets_per_node=counts.sockets_per_node)
 
 
 def _is_binding(text: str | None) -> bool:

@@ -16,15 +16,20 @@ from slurmbridge.scheduling.shape import GresRequest, Shape
 from slurmbridge.slurm.hostlist import expand
 from slurmbridge.slurm.jobspec import JobRequest
 
+ANY_TASKS_PER_CORE = 0xFFFF
+"""--hint=multithread: as many tasks on a core as it has threads."""
+
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a partition and slurm.conf add to a request. ``nodes_by_default``: MinNodes of the partition."""
+    """What a partition and slurm.conf add to a request. ``nodes_by_default``: MinNodes of the partition;
+    ``nodes_active``: how many nodes the cluster has (0: not known)."""
 
     mem_per_cpu_mb: int | None = None
     mem_per_node_mb: int | None = None
     max_mem_per_cpu_mb: int | None = None
     nodes_by_default: int = 1
+    nodes_active: int = 0
 
 
 class SizeError(ValueError):
@@ -32,12 +37,13 @@ class SizeError(ValueError):
 
 
 def defaults_of(partition: Partition, def_mem_per_cpu_mb: int | None = None, def_mem_per_node_mb: int | None = None,
-                max_mem_per_cpu_mb: int | None = None) -> Defaults:
+                max_mem_per_cpu_mb: int | None = None, nodes_active: int = 0) -> Defaults:
     """The partition's own values win over slurm.conf's."""
     cpu, node = partition.def_mem_per_cpu_mb, partition.def_mem_per_node_mb
     if cpu is None and node is None:
         cpu, node = def_mem_per_cpu_mb, def_mem_per_node_mb
-    return Defaults(cpu, node, partition.max_mem_per_cpu_mb or max_mem_per_cpu_mb, max(1, partition.min_nodes))
+    return Defaults(cpu, node, partition.max_mem_per_cpu_mb or max_mem_per_cpu_mb, max(1, partition.min_nodes),
+                    nodes_active)
 
 
 def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str, int], ...] = ()) -> Shape:
@@ -55,7 +61,7 @@ def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str,
     if per_node and not request.overcommit and num_tasks > 1:
         least = max(least, cpt * per_node)
     if request.spread_job and not max_nodes and num_tasks:
-        max_nodes = num_tasks
+        max_nodes = min(num_tasks, defaults.nodes_active or num_tasks)
     mem_node, mem_cpu = _memory(request, gres, defaults)
     shape = Shape(
         min_nodes=min_nodes, max_nodes=max_nodes, nodes_given=request.nodes_given, node_counts=request.node_counts,
@@ -114,7 +120,7 @@ def _cpus(request: JobRequest, num_tasks: int, cpt: int) -> int:
         guess = max(least, 1)
     if request.ntasks_per_node and request.num_tasks is None and request.max_nodes in (None, 0, request.min_nodes):
         guess = least * request.ntasks_per_node
-    cpus = guess * cpt
+    cpus = max(guess * cpt, request.min_cpus or 0)
     return num_tasks * cpt if num_tasks > cpus else cpus
 
 
@@ -150,11 +156,15 @@ def parse_gres(request: JobRequest) -> tuple[GresRequest, ...]:
         for name, kind, count in _gres_items(text):
             record = records.get((name, kind), GresRequest(name, kind, ntasks_per_gres=per_gres))
             records[name, kind] = _set(record, field, count)
+    if per_gres and not any(record.name == "gpu" and _asks(record) for record in records.values()):
+        tasks = request.num_tasks if request.num_tasks is not None else (request.min_nodes or 1) * per_gres
+        record = records.get(("gpu", None), GresRequest("gpu", None, ntasks_per_gres=per_gres))
+        records["gpu", None] = replace(record, per_job=tasks // per_gres)
     return tuple(r for r in _merged(list(records.values())) if _asks(r))
 
 
 def _set(record: GresRequest, field: str, count: int) -> GresRequest:
-    changes: dict[str, Any] = {field: count}
+    changes: dict[str, Any] = {field: max(count, getattr(record, field))}
     return replace(record, **changes)
 
 
@@ -251,9 +261,7 @@ class PendingSize:
 
 def pending_size(shape: Shape, columns: ClusterColumns, partition: str, likely_nodes: int = 0) -> PendingSize:
     """``likely_nodes``: Plan.node_counts of the job, once a pass has looked at it."""
-    members = columns.partition_nodes.get(partition)
-    cpus = int(columns.cpus[members].max(initial=1)) if members is not None else 1
-    cores = int(columns.cores[members].max(initial=1)) if members is not None else 1
+    cpus, cores = columns.largest.get(partition, (1, 1))
     tasks = shape.num_tasks
     most = shape.max_nodes
     if likely_nodes:
@@ -262,7 +270,7 @@ def pending_size(shape: Shape, columns: ClusterColumns, partition: str, likely_n
         least = max(tasks // shape.ntasks_per_node, shape.min_nodes)
     elif shape.cpus_per_task > 1:
         least = max(tasks // max(1, cpus // shape.cpus_per_task), shape.min_nodes)
-    elif shape.ntasks_per_core:
+    elif shape.ntasks_per_core and shape.ntasks_per_core != ANY_TASKS_PER_CORE:
         least = max(math.ceil(math.ceil(tasks / shape.ntasks_per_core) / cores), shape.min_nodes)
     else:
         least = max(-(-tasks // cpus), shape.min_nodes)
@@ -288,11 +296,11 @@ def requested_memory_mb(shape: Shape, columns: ClusterColumns, partition: str) -
     """Memory of the whole job; --mem=0 counts as the memory of the partition's first node."""
     by_gres = [r for r in shape.gres if r.mem_per_gres_mb]
     if not shape.memory_given and by_gres:
-        r = by_gres[0]
         sockets = shape.sockets_per_node or 1
-        count = (r.per_job or r.per_node * shape.min_nodes or r.per_socket * shape.min_nodes * sockets
-                 or r.per_task * max(1, shape.num_tasks))
-        return r.mem_per_gres_mb * count
+        count = (sum(r.per_job for r in by_gres) or sum(r.per_node for r in by_gres) * shape.min_nodes
+                 or sum(r.per_socket for r in by_gres) * shape.min_nodes * sockets
+                 or sum(r.per_task for r in by_gres) * max(1, shape.num_tasks))
+        return max(r.mem_per_gres_mb for r in by_gres) * count
     if shape.mem_per_cpu_mb:
         return shape.mem_per_cpu_mb * shape.min_cpus
     per_node = shape.mem_per_node_mb or 0
