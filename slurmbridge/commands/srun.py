@@ -14,6 +14,10 @@ from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.translate.call import Submission
 from slurmbridge.views.session import Reply, Session
 
+_KEPT = ("SLURM_JOB_CPUS_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_NODE", "SLURM_JOB_NODELIST", "SLURM_JOB_QOS",
+         "SLURM_JOB_RESERVATION")
+"""Variables that srun leaves as it found them, even those of another job."""
+
 
 @command
 async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Reply:
@@ -38,7 +42,8 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         if isinstance(job, Reply):
             return job
         address, credential = await session.acts.step_address(session.identity, job_id)
-        variables = {**submission.env, **allocation_variables(job, session)}
+        inherited = {name: submission.env[name] for name in _KEPT if name in submission.env}
+        variables = {**submission.env, **allocation_variables(job, session), **inherited}
         code = await session.hand_over(address, credential, variables, session.invocation.argv)
         handed = True
         return Reply(exit_code=code)

@@ -244,7 +244,8 @@ def step_environment(order: RunOrder, base: Mapping[str, str], step: StepFacts) 
     counts = tasks_per_node_text(step.counts)
     total = str(sum(step.counts))
     job = allocation_variables(order)
-    env = {**{name: job[name] for name in _IF_MISSING if name in job}, **base,
+    missing = (*_IF_MISSING, "SLURM_JOB_RESERVATION") if step.owns_allocation else _IF_MISSING
+    env = {**{name: job[name] for name in missing if name in job}, **base,
            **{name: job[name] for name in _ALWAYS if name in job}}
     env |= step.job
     if step.owns_allocation:
@@ -271,8 +272,8 @@ _ALWAYS = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_UID",
 """Variables that the node sets in a step whatever srun's environment says."""
 _IF_MISSING = ("SLURM_JOB_NODELIST", "SLURM_JOB_CPUS_PER_NODE", "SLURM_NODELIST", "SLURM_JOB_PARTITION",
                "SLURM_JOB_QOS", "SLURM_JOB_NUM_NODES")
-_OF_OWN_JOB = (*_IF_MISSING, "SLURM_JOB_RESERVATION", "SLURM_JOB_LICENSES")
-"""Variables of the job that srun made for itself."""
+_OF_OWN_JOB = ("SLURM_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_JOB_PARTITION", "SLURM_JOB_LICENSES")
+"""Variables of the job that srun made for itself, whatever it inherited from another."""
 
 
 def step_node_variables(node: NodeShare, cpus: int, step_index: int, tasks: Sequence[int],
