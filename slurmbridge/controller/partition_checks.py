@@ -20,6 +20,7 @@ class PartitionChecks:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._capacities: dict[str, tuple[tuple[str, ...], int, int]] = {}
 
     def nodes(self, text: str) -> list[str]:
         """The nodes a hostlist names. Raises SlurmError(ESLURM_INVALID_NODE_NAME)."""
@@ -120,22 +121,29 @@ class PartitionChecks:
         return 0
 
     def _size_fault(self, request: JobRequest, partition: PartitionRecord) -> int:
-        world = self._world
-        nodes = [world.nodes[name] for name in partition.nodes if name in world.nodes]
+        nodes, most_cpus = self._capacity(partition)
         cpus = 1
         if not request.overcommit:
             cpus = (request.num_tasks or request.min_nodes or 1) * (request.cpus_per_task or 1)
-        if cpus > sum(node.cpus for node in nodes):
+        if cpus > most_cpus:
             return errors.ESLURM_TOO_MANY_REQUESTED_CPUS
-        if partition.max_cpus_per_node is not None and cpus > partition.max_cpus_per_node * len(nodes):
+        if partition.max_cpus_per_node is not None and cpus > partition.max_cpus_per_node * nodes:
             return errors.ESLURM_TOO_MANY_REQUESTED_CPUS
-        if request.min_nodes is not None and request.min_nodes > len(nodes):
+        if request.min_nodes is not None and request.min_nodes > nodes:
             return errors.ESLURM_INVALID_NODE_COUNT
         if request.node_list:
             wanted = self.nodes(request.node_list)
             if len(wanted) <= (request.min_nodes or 1) and not set(wanted) <= set(partition.nodes):
                 return errors.ESLURM_REQUESTED_NODES_NOT_IN_PARTITION
         return 0
+
+    def _capacity(self, partition: PartitionRecord) -> tuple[int, int]:
+        """(nodes, their CPUs), counted once until the partition gets other nodes."""
+        known = self._capacities.get(partition.name)
+        if known is None or known[0] is not partition.nodes:
+            nodes = [self._world.nodes[name] for name in partition.nodes if name in self._world.nodes]
+            known = self._capacities[partition.name] = (partition.nodes, len(nodes), sum(node.cpus for node in nodes))
+        return known[1], known[2]
 
     def time_limit(self, request: JobRequest, partition: PartitionRecord, now: float) -> int | None:
         """The job's time limit in minutes (None: the partition's). Raises SlurmError for contradictions."""

@@ -182,6 +182,7 @@ class ClusterColumns:
         self.gres_base: list[IntArray] = []                            # first device index of this kind on each node
         self.partitions: dict[str, Partition] = {}
         self.partition_nodes: dict[str, BoolArray] = {}
+        self.largest: dict[str, tuple[int, int]] = {}     # partition -> most CPUs and cores of one of its nodes
         self.running: dict[int, RunningJob] = {}
         for i, node in enumerate(nodes):
             self._index_features(i, node)
@@ -235,6 +236,7 @@ class ClusterColumns:
         members[[self.index[n] for n in partition.nodes if n in self.index]] = True
         self.partitions[partition.name] = partition
         self.partition_nodes[partition.name] = members
+        self.largest[partition.name] = (int(self.cpus[members].max(initial=1)), int(self.cores[members].max(initial=1)))
         self.use.limited.pop(partition.name, None)
         if partition.max_cpus_per_node or partition.max_cpus_per_socket:
             used = self.use.limited[partition.name] = np.zeros_like(self.use.socket_free)
