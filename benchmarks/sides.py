@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -103,6 +104,17 @@ class Lab(Side):
                                check=True).stdout
         super().__init__("slurm", dict(line.split("=", 1) for line in inner.splitlines() if "=" in line))
         self.version = self.call("sbatch", "-V").stdout.strip()
+        self._wait_for_nodes()
+
+    def _wait_for_nodes(self) -> None:
+        """Until jobs start on all of them: right after its start slurmctld takes them for booting."""
+        for _ in range(120):
+            idle = self.call("sinfo", "-h", "-N", "-p", "all", "-t", "idle", "-o", "%n").stdout.split()
+            if len(idle) >= 8 and self.call("srun", "-N8", "-p", "all", "-t1", "true", check=False).returncode == 0:
+                return
+            time.sleep(0.5)
+        self.stop()
+        sys.exit("the lab's nodes do not get ready")
 
     def controller_pid(self) -> int:
         return int((Path(self.outer["LAB"]) / "run/slurmctld.pid").read_text())
