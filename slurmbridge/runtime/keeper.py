@@ -21,6 +21,7 @@ from typing import Any
 from slurmbridge.runtime import execution, frames, helpers, processes
 from slurmbridge.runtime.children import Children, Exit, add_usage
 from slurmbridge.runtime.gauges import MemoryGauge
+from slurmbridge.runtime.pmi import PmiServer
 from slurmbridge.runtime.taskio import Output, StdinPipe
 
 LINGER_S = 30.0
@@ -48,6 +49,7 @@ class StepKeeper:
         self.ended: list[tuple[int, Exit]] = []
         self.message_sent = False
         self.terminal: int | None = None
+        self.pmi: PmiServer | None = None
         self._kill_at: asyncio.TimerHandle | None = None
         self._tell_exits: asyncio.Handle | None = None
 
@@ -58,6 +60,8 @@ class StepKeeper:
         self.gauge = MemoryGauge(float(self.request.get("gather_s", 0)))
         orders = asyncio.create_task(self._obey())
         self._name = str(self.request["node"])
+        if facts := self.request.get("pmi"):
+            self.pmi = PmiServer(facts, lambda message: self._event("pmi", message=message))
         usage: dict[str, float] = {}
         try:
             exits = await self._start_tasks()
@@ -153,6 +157,10 @@ class StepKeeper:
             self.say(f"Could not open {error.filename}: {error.strerror}")
             self.ended.append((task.rank, Exit(execution.errno_status(error), {})))
             return None
+        if self.pmi is not None:
+            rank = int(request["pmi"]["first_task"]) + task.rank
+            ours.append(self.pmi.add(rank, task.local))
+            environment = {**environment, **self.pmi.variables(rank, ours[-1])}
         try:
             task.pid = execution.start(execution.Command(
                 path=entry["argv"][0], argv=entry["argv"], env=environment, cwd=request["cwd"],
@@ -260,6 +268,8 @@ class StepKeeper:
                 self._tell_cause(str(order["message"]))
             if order.get("signal"):
                 self.deliver(int(order["signal"]))
+        elif order.get("op") == "pmi" and self.pmi is not None:
+            self.pmi.told(order["message"])
         elif order.get("op") == "end":
             self._tell_cause(str(order["message"]))
             self.deliver(signal.SIGCONT)

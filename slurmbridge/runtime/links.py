@@ -80,6 +80,8 @@ class KeeperLink:
         elif name == "consumed":
             self.unconsumed -= int(event["bytes"])
             self.step.stdin_backlog()
+        elif name == "pmi" and self.step.world is not None:
+            self.step.world.take(self, event["message"])
         elif name == "failed":
             self.step.launch_failed(sorted(self._left), str(event["message"]))
             self._left.clear()

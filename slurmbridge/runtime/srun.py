@@ -13,6 +13,7 @@ from slurmbridge.runtime.client import Client
 from slurmbridge.runtime.environment import split_environment
 from slurmbridge.runtime.multiprog import MultiProgError, programs
 from slurmbridge.runtime.parts import OwnPart, Part, PartLost, close_all, parts_of
+from slurmbridge.runtime.pmiworld import mpi_type, share_world
 from slurmbridge.runtime.step import CannotStart, SrunCall
 from slurmbridge.runtime.stepgroup import Held, all_of, running_steps
 from slurmbridge.runtime.stepoptions import StepOptions, read_components, step_options
@@ -65,6 +66,8 @@ class SrunSession:
             self.client.write_soon(b"T", b"")
             await self._create_steps(components, call, held)
             self.steps = running_steps(self.daemon, self.client, call, held)
+            mpi = mpi_type(components[0]["mpi"], self.order.settings.get("MpiDefault"))
+            share_world(self.order.het_job_id or self.order.job_id, held[0].step_id, self.steps, mpi)
             for step in self.steps:
                 step.client_gone = self._client_gone
             await all_of(step.run() for step in self.steps)

@@ -21,6 +21,7 @@ from slurmbridge.runtime.steptypes import Place, StepPlan, alone
 if TYPE_CHECKING:
     from slurmbridge.runtime.daemon import StepDaemon
     from slurmbridge.runtime.parts import Part
+    from slurmbridge.runtime.pmiworld import World
 
 STEP_ABORT_S = 2
 """Seconds besides KillWait that srun announces for the end of a step."""
@@ -59,6 +60,7 @@ class RunningStep:
         self.links: list[KeeperLink] = []
         self.files: dict[int, stepfiles.Target] = {}
         self.states = TaskStates(plan.num_tasks)
+        self.world: World | None = None       # of an MPI program
         self.client_gone = False
         self.cancelled = False                # srun itself ended the step: its tasks' deaths are not told
         self._aborting = False
@@ -262,6 +264,10 @@ class RunningStep:
         self.order_keepers({"op": "signal", "signal": number, "message": text})
         if number == signal.SIGKILL:
             self._tell_abort()
+
+    def mpi_abort(self) -> None:
+        """A task has called MPI_Abort: as if the step had been killed by scancel."""
+        self.signal_by_request(signal.SIGKILL)
 
     def _tell_abort(self) -> None:
         """srun's announcement that the step is being ended."""

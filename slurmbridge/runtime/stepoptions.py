@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from slurmbridge.runtime.layout import Distribution
 from slurmbridge.runtime.order import RunOrder
+from slurmbridge.runtime.pmiworld import mpi_type
 from slurmbridge.runtime.steptypes import StepRequest
 from slurmbridge.slurm import hostlist, tres
 from slurmbridge.slurm.asking import run
 from slurmbridge.slurm.option_values import Caller, ClientExit, Log, OptionSet
-from slurmbridge.slurm.srun_options import read_srun
+from slurmbridge.slurm.srun_options import MPI_TYPES, read_srun
 from slurmbridge.slurm.words import Distribution as Words
 
 MAX_FILE = 16 << 20
@@ -70,8 +71,8 @@ def _read_file(path: str) -> bytes:
 
 def _refuse_unsupported(opts: OptionSet, log: Log) -> None:
     """What a step cannot be given here is refused, not left out."""
-    mpi = opts["mpi"] or opts.caller.conf.get("MpiDefault") or "none"
-    if mpi != "none":
+    mpi = mpi_type(opts["mpi"], opts.caller.conf.get("MpiDefault"))
+    if mpi not in MPI_TYPES:
         log.error(f"Couldn't find the specified plugin name for mpi/{mpi} looking at all files")
         log.error(f"cannot find mpi plugin for mpi/{mpi}")
         log.error(f"Invalid MPI type '{mpi}', --mpi=list for acceptable types")

@@ -15,6 +15,9 @@ from slurmbridge.slurm.option_values import Caller, ClientExit, Log, OptionSet
 from slurmbridge.slurm.options import table_of
 from slurmbridge.slurm.words import WordError
 
+MPI_TYPES = ("none", "pmi2")
+"""What srun --mpi may be here."""
+
 MAX_HET_COMPONENTS = 128
 
 
@@ -106,7 +109,7 @@ def _take_command(opts: OptionSet, args: list[str], end: int, component: int, fi
         opts.log.error("--mpi is only supported in the first heterogeneous component")
         raise ClientExit(error_exit)
     if opts["mpi"] == "list":
-        raise ClientExit(0, "MPI plugin types are...\n\tnone\n")
+        raise ClientExit(0, "MPI plugin types are...\n" + "".join(f"\t{name}\n" for name in MPI_TYPES))
     if not rest and not opts["test_only"]:
         raise opts.log.fatal("No command given to execute.")
 

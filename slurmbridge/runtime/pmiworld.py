@@ -1,0 +1,92 @@
+"""The key-value space that all tasks of one MPI program share, at the step daemon that has its srun in hand.
+
+Each node's PMI server (pmi) sends what its tasks put; when all have, everybody is told everything.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from slurmbridge.slurm.srun_options import MPI_TYPES
+
+if TYPE_CHECKING:
+    from slurmbridge.runtime.links import KeeperLink
+    from slurmbridge.runtime.step import RunningStep
+
+
+
+def mpi_type(chosen: str | None, default: str | None) -> str:
+    """``none`` where nothing is to be done for MPI (``openmpi`` has long meant the same)."""
+    name = chosen or default or "none"
+    return "none" if name in ("none", "openmpi") else name
+
+
+def process_mapping(nodes_of_ranks: Sequence[int]) -> str:
+    """PMI_process_mapping of tasks whose nodes these are, by rank: ``(vector,(first node,nodes,tasks each),…)``."""
+    blocks: list[list[int]] = []              # first node, nodes, tasks on each
+    for node, group in groupby(nodes_of_ranks):
+        count = len(list(group))
+        if blocks and blocks[-1][2] == count and blocks[-1][0] + blocks[-1][1] == node:
+            blocks[-1][1] += 1
+        else:
+            blocks.append([node, 1, count])
+    return "(vector," + ",".join(f"({first},{nodes},{count})" for first, nodes, count in blocks) + ")"
+
+
+class World:
+    """One srun's tasks, of all its components. ``size``: how many they are."""
+
+    def __init__(self, job_id: str, size: int, mapping: str) -> None:
+        self._facts = {"jobid": job_id, "size": size, "mapping": mapping}
+        self._steps: list[RunningStep] = []
+        self._inside: list[KeeperLink] = []
+        self._pairs: dict[str, str] = {}
+        self._ports: dict[str, str] = {}
+
+    def join(self, step: RunningStep) -> None:
+        self._steps.append(step)
+        step.world = self
+
+    def facts(self, local_tasks: int) -> dict[str, Any]:
+        """What a node's server is made of."""
+        return {**self._facts, "local_tasks": local_tasks}
+
+    def take(self, link: KeeperLink, message: dict[str, Any]) -> None:
+        """A message of a node's server."""
+        op = message.get("op")
+        if op == "fence":
+            self._inside.append(link)
+            self._pairs.update(message["pairs"])
+            links = [link for step in self._steps for link in step.links]
+            if len(self._inside) >= len(links):
+                self._inside, pairs, self._pairs = [], self._pairs, {}
+                for each in links:
+                    each.order({"op": "pmi", "message": {"op": "fence", "pairs": pairs}})
+        elif op == "abort":
+            for step in self._steps:
+                step.mpi_abort()
+        elif op in ("publish", "unpublish", "lookup"):
+            link.order({"op": "pmi", "message": {"id": message["id"], "port": self._port(op, message)}})
+
+    def _port(self, op: str, message: dict[str, Any]) -> str | None:
+        """None: that name is unknown, or taken."""
+        name, port = str(message["name"]), str(message["port"])
+        if op == "publish":
+            return port if self._ports.setdefault(name, port) == port else None
+        return self._ports.pop(name, None) if op == "unpublish" else self._ports.get(name)
+
+
+def share_world(job_id: int, step_id: str, steps: Sequence[RunningStep], mpi: str) -> None:
+    """Gives the steps of one srun their world, where PMI is asked for."""
+    if mpi == "none" or mpi not in MPI_TYPES:
+        return
+    first = steps[0].place
+    nodes: dict[int, int] = {}
+    for step in steps:
+        for index, share in enumerate(step.plan.shares):
+            nodes |= {step.place.first_task + rank: step.place.first_node + index for rank in share.tasks}
+    world = World(f"{job_id}.{step_id.partition('+')[0]}", first.total_tasks,
+                  process_mapping([nodes[rank] for rank in sorted(nodes)]))
+    for step in steps:
+        world.join(step)
