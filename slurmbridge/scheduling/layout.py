@@ -110,13 +110,15 @@ def allocate(question: Question, fit: Fit, choice: Choice, use: Use) -> tuple[No
     if laid is None:
         return None
     tasks, cpus = laid
-    devices = _devices(question, fit, choice, tasks, use)
+    cores = [_cores(question, fit, choice, position, int(cpus[k]), use)
+             for k, position in enumerate(choice.at.tolist())]
+    devices = _devices(question, fit, choice, tasks, cores, use)
     if devices is None:
         return None
     shares = []
     for k, position in enumerate(choice.at.tolist()):
         node = int(fit.nodes[position])
-        picked = _cores(question, fit, choice, position, int(cpus[k]), use)
+        picked = cores[k]
         if picked is None:
             return None
         tpc = int(question.columns.threads[node])
@@ -185,8 +187,10 @@ def memory_by_gres(question: Question) -> bool:
 Devices = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
-def _devices(question: Question, fit: Fit, choice: Choice, tasks: IntArray, use: Use) -> list[Devices] | None:
-    """Devices per chosen node: the lowest free ones; --gpus are spread so that every node has at least one."""
+def _devices(question: Question, fit: Fit, choice: Choice, tasks: IntArray, cores: list[list[int] | None],
+             use: Use) -> list[Devices] | None:
+    """Devices per chosen node: the lowest free ones; --gpus are spread so that every node has at least one,
+    --gpus-per-socket counts the sockets of the node's ``cores``."""
     columns = question.columns
     nodes = fit.nodes[choice.at].tolist()
     picked: list[dict[int, list[int]]] = [{} for _ in nodes]
@@ -213,7 +217,8 @@ def _devices(question: Question, fit: Fit, choice: Choice, tasks: IntArray, use:
                 if r.per_node:
                     count = r.per_node
                 elif r.per_socket:
-                    count = r.per_socket * (question.shape.sockets_per_node or 1)
+                    width = int(columns.cores_per_socket[nodes[k]])
+                    count = r.per_socket * len({core // width for core in cores[k] or ()})
                 elif r.per_task:
                     count = r.per_task * int(tasks[k])
                 else:
