@@ -36,8 +36,8 @@ BATCH_SCHED_DELAY_S = 3.0
 """A burst is looked at so long after its first job, be it over or not (slurm.conf(5), batch_sched_delay)."""
 QUICK_S = 0.1
 """A backfill pass that takes longer is computed beside the event loop."""
-MANY = 1000
-"""With so many jobs waiting it is taken to be one before the first is timed."""
+TRY_S, TRY_NODE_S = 4e-4, 3e-7
+"""What it is taken to need for each job, and for each of a job's nodes, where no pass has been timed."""
 HELD = frozenset({
     "JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "BeginTime", "JobArrayTaskLimit"})
 
@@ -50,6 +50,7 @@ class Passes:
         self._life = life
         self._changed = asyncio.Event()
         self._backfill_s: float | None = None     # what the last backfill pass took
+        self._backfill_jobs = 0                   # how many waited then
         self._backfill_free = 0.0                 # loop time from when the next may begin
         self._later: asyncio.TimerHandle | None = None
         self._aside: asyncio.Task[None] | None = None
@@ -128,22 +129,30 @@ class Passes:
 
     def _backfill(self) -> None:
         """A backfill pass: now where it is quick, beside the event loop where it is not, later where one just was."""
-        world, loop = self._world, asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         if self._aside is not None or self._later is not None:
             return
         if loop.time() < self._backfill_free:
             self._later = loop.call_at(self._backfill_free, self._backfill_later)
             return
         self.backfill_count += 1
-        if (self._backfill_s is None and len(world.queue) > MANY) or (self._backfill_s or 0.0) > QUICK_S:
+        if self._expected_s() > QUICK_S:
             self._aside = loop.create_task(self._backfill_aside())
             return
         began = time.perf_counter()
         self.apply(scheduler.backfill_pass(self._snapshot()))
         self._backfilled(time.perf_counter() - began)
 
+    def _expected_s(self) -> float:
+        """How long a backfill pass takes: as the last one, unless the queue has grown much since."""
+        world = self._world
+        if self._backfill_s is not None and len(world.queue) <= 2 * self._backfill_jobs:
+            return self._backfill_s
+        tried = min(len(world.queue), world.settings.bf_max_job_test)
+        return tried * (TRY_S + TRY_NODE_S * len(world.nodes))
+
     def _backfilled(self, took_s: float) -> None:
-        self._backfill_s = took_s
+        self._backfill_s, self._backfill_jobs = took_s, len(self._world.queue)
         self._backfill_free = asyncio.get_running_loop().time() + min(REST * took_s, self._bf_interval)
 
     def _backfill_later(self) -> None:
