@@ -167,3 +167,22 @@ def test_a_hundred_thousand_jobs_take_less_than_a_tenth_of_a_second() -> None:
         best = min(best, time.perf_counter() - began)
     assert factors.priority.min() >= 1
     assert best < 0.1
+
+
+def test_equal_jobs_get_equal_priorities_until_shares_change() -> None:
+    made = cluster()
+    variants = [{}, {"num_cpus": 8}, {"partition": "debug,batch"}, {"partition": "batch,debug"}, {"qos": "high"},
+                {"time_limit_min": 5}, {"nice": 100}, {"tres_req": {"cpu": 4, "mem": 64000, "node": 2}},
+                {"accrue_s": None}, {"accrue_s": cases.NOW_S - 86400}, {"account": "other"}, {"site_factor": 7}]
+    pending = queue(made, *(job(1 + at, **variants[at % len(variants)]) for at in range(3 * len(variants))))
+    shown = {number: (one.priority, dict(one.partition_priorities)) for number, one in pending.items()}
+    assert len({repr(each) for each in shown.values()}) > 5
+    for number in range(1, 1 + len(variants)):
+        assert shown[number] == shown[number + len(variants)] == shown[number + 2 * len(variants)]
+    assert made.recompute(cases.NOW_S) == []
+    made.set_usage([("qcd", "fsa", 1e12)])
+    late, other = job(100), job(101, user_name="fsb")
+    for one in (late, other):
+        made.initial(one, cases.NOW_S)
+    assert late.priority != shown[1][0]
+    assert made.recompute(cases.NOW_S) and late.priority == pending[1].priority
