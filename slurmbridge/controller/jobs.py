@@ -161,6 +161,15 @@ class JobStore(Mapping[int, JobRecord]):
         return sum(1 for job in self._arrays.get(array_job_id, {}).values() if job.job_id in self.active)
 
 
+def note_wait(job: JobRecord) -> None:
+    """Keeps what a pending job waits for, for the accounts, unless it is only its turn."""
+    if job.state == states.PENDING and job.reason not in _ITS_TURN:
+        job.reason_before = job.reason
+
+
+_ITS_TURN = frozenset({"None", "Priority", "Resources"})
+
+
 def tasks_of(job: JobRecord) -> int:
     """How many jobs the record stands for."""
     return job.array_pending.bit_count() if job.array_pending else 1

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from slurmbridge.accounting.operations import ForgetJob, Operation, SaveJob, SaveStep
+from slurmbridge.controller.jobs import note_wait
 from slurmbridge.controller.transitions import Phase, phase_of
 from slurmbridge.views.records import JobRecord, StepRecord
 
@@ -37,6 +38,7 @@ class Journal:
         self._troubled: asyncio.Future[None] | None = None
 
     def job(self, job: JobRecord) -> None:
+        note_wait(job)
         self._jobs[job.job_id] = job
         self._schedule()
 

@@ -311,7 +311,7 @@ class JobLife:
         job.pre_suspend_s = 0.0
         job.nodes, job.allocation, job.batch_host, job.sched_nodes = (), [], "", ""
         job.tres_alloc, job.billable = {}, 0.0
-        job.killed_by_uid, job.failed_node = None, ""
+        job.killed_by_uid, job.failed_node, job.reason_before = None, "", ""
         job.steps, job.next_step = {}, 0
         if job.request.partitions and len(job.request.partitions) > 1:
             job.partition = ",".join(job.request.partitions)

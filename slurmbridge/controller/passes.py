@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 
 from slurmbridge.controller import aside, pass_input, queueing
-from slurmbridge.controller.jobs import lowest_task
+from slurmbridge.controller.jobs import lowest_task, note_wait
 from slurmbridge.controller.late_plans import noted, prune
 from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.transitions import Event, Phase, phase_of
@@ -266,6 +266,7 @@ class Passes:
             return
         if word != "None" or job.reason not in HELD:
             job.reason = word
+            note_wait(job)
         job.last_sched_eval_s = now
         job.scheduler = plan.decided_by
 

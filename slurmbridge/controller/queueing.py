@@ -12,7 +12,7 @@ from functools import lru_cache
 from slurmbridge.controller import nodes as node_states
 from slurmbridge.controller import pass_input
 from slurmbridge.controller.directory_checks import refused_by_partition
-from slurmbridge.controller.jobs import tasks_of
+from slurmbridge.controller.jobs import note_wait, tasks_of
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling import config, size
 from slurmbridge.scheduling import passes as scheduler
@@ -236,6 +236,7 @@ def refresh(world: World, job: JobRecord) -> None:
     if job.array_pending and job.array_max_running:
         if free_tasks(world, job) <= 0:
             job.reason = "JobArrayTaskLimit" if job.priority and not job.dependency else job.reason
+            note_wait(job)
         elif job.reason == "JobArrayTaskLimit":
             job.reason = "None"
     new = rows(world, job)
