@@ -34,8 +34,12 @@ def preemption(world: World, preempting: Collection[int] = ()) -> Preemption | N
     if world.settings.preempt_type == "preempt/none" or world.settings.preempt_mode == "OFF":
         return None
     qos = world.accounting.qos.values()
+    given = world.conf.preempt_parameters
+    exempt = given.get("min_exempt_priority", "")
     return Preemption(
         victims={one.name: frozenset(one.preempt) for one in qos if one.preempt},
         qos_priority={one.name: one.priority for one in qos},
         qos_mode={one.name: one.preempt_mode.upper() for one in qos if one.preempt_mode},
+        youngest_first="youngest_first" in given or "preempt_youngest_first" in world.conf.scheduler_parameters,
+        min_exempt_priority=int(exempt) if exempt.isdigit() else 0xFFFFFFFF,
         in_progress=frozenset(preempting))

@@ -19,6 +19,7 @@ from slurmbridge.scheduling.hetjobs import HetJobs
 from slurmbridge.scheduling.mainpass import finish
 from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.quota import Quotas
+from slurmbridge.scheduling.reservations import ReservationView
 from slurmbridge.scheduling.size import requested_tres
 from slurmbridge.scheduling.snapshot import BACKFILL, Expected, Plan, Snapshot, Start
 from slurmbridge.scheduling.state import NONE, RESOURCES, PassState, begin
@@ -180,12 +181,9 @@ class _Backfill:
         later_s = max(self.now_s, self.het.start_of_others_s(job.job_id) if job.job_id in self.het else 0)
         while True:
             start_s, later_s = later_s, 0
-            view = reservations.view(columns, state.snapshot.reservations, shape.reservation, start_s, job.limit_s)
-            if not view.usable:
-                start_s = self._reservation_start_s(shape.reservation, start_s)
-                if not start_s:
-                    return "", counted
-                view = reservations.view(columns, state.snapshot.reservations, shape.reservation, start_s, job.limit_s)
+            view, start_s = self._outside_reservations(job, start_s)
+            if view is None:
+                return "", counted
             if self.window_end_s < start_s:
                 return "", counted
             end_s = job.limit_s + max(start_s, self.now_s)
@@ -203,7 +201,7 @@ class _Backfill:
             open_nodes, later_s = self.timeline.open_for(base_bits if nodes is base else bits(nodes), start_s, end_s,
                                                          later_s)
             if view.overlap:
-                change_s = reservations.next_change_s(state.snapshot.reservations, start_s)
+                change_s = reservations.next_change_s(state.snapshot.reservations, start_s, settings.bf_resolution_s)
                 if change_s and change_s + 1 < self.window_end_s and (later_s == 0 or change_s + 1 < later_s):
                     later_s = change_s + 1
             left = open_nodes & fitting
@@ -281,7 +279,7 @@ class _Backfill:
         state, plan = self.state, self.plan
         columns, queue = state.snapshot.cluster, state.snapshot.queue
         subject = int(queue.subject[job.row])
-        view = reservations.view(columns, state.snapshot.reservations, job.demand.shape.reservation, self.now_s,
+        view = reservations.view(columns, state.snapshot.reservations, job.demand, job.partition, self.now_s,
                                  job.limit_s)
         outcome = pick.try_now(state, job.demand, columns.partitions[job.partition], job.uid, features=job.features,
                                view=view, limit_nodes=state.max_nodes(job.row)[0], exclude=exclude)
@@ -366,10 +364,19 @@ class _Backfill:
             self.state.set_reason(job.row, LICENSES)
         return enough
 
-    def _reservation_start_s(self, name: str | None, start_s: int) -> int:
-        """When the job's reservation begins, if it is still to come (0: it is not)."""
-        mine = next((r for r in self.state.snapshot.reservations if name and r.name in name.split(",")), None)
-        return mine.start_s if mine is not None and mine.start_s > start_s else 0
+    def _outside_reservations(self, job: _Job, start_s: int) -> tuple[ReservationView | None, int]:
+        """What reservations leave to the job from the first moment on at which they leave anything; None: they do not.
+        A job that names one waits for it, which no pass plans."""
+        all_of_them = self.state.snapshot.reservations
+        for _ in range(reservations.MOST_MOVES + 1):
+            view = reservations.view(self.state.snapshot.cluster, all_of_them, job.demand, job.partition, start_s,
+                                     job.limit_s)
+            if not view.usable:
+                return None, start_s
+            if not view.open_s:
+                return view, start_s
+            start_s = view.open_s
+        return None, start_s
 
     def _without_owners(self, job: _Job, nodes: BoolArray, least: int, start_s: int) -> tuple[BoolArray, int, bool]:
         """Leaves out nodes that other users' exclusive jobs hold at ``start_s``. Returns the nodes, the last end among

@@ -14,11 +14,7 @@ def settings_of(conf: SlurmConf) -> SchedulerSettings:
     default = SchedulerSettings()
 
     def number(name: str, otherwise: int, least: int = 0) -> int:
-        try:
-            value = int(given.get(name, ""))
-        except ValueError:
-            return otherwise
-        return value if value >= least else otherwise
+        return _number(given.get(name), otherwise, least)
 
     bf_window_s = number("bf_window", default.bf_window_s // MINUTE_S, 1) * MINUTE_S
     return SchedulerSettings(
@@ -52,9 +48,21 @@ def settings_of(conf: SlurmConf) -> SchedulerSettings:
         one_task_per_core="CR_ONE_TASK_PER_CORE" in select,
         preempt_type=conf.preempt_type,
         preempt_mode=conf.preempt_mode.upper(),
+        preempt_reorder_count=_number(conf.preempt_parameters.get("reorder_count"), default.preempt_reorder_count)
+        if "reorder_count" in conf.preempt_parameters
+        else number("preempt_reorder_count", default.preempt_reorder_count),
+        preempt_strict_order="strict_order" in conf.preempt_parameters or "preempt_strict_order" in given,
         enforce_part_limits=conf.enforce_part_limits,
         licenses_total=licenses(conf.values.get("Licenses", "")),
         max_tasks_per_node=conf.max_tasks_per_node)
+
+
+def _number(text: str | None, otherwise: int, least: int = 0) -> int:
+    try:
+        value = int(text or "")
+    except ValueError:
+        return otherwise
+    return value if value >= least else otherwise
 
 
 def _unit(select: set[str]) -> str:
@@ -69,7 +77,7 @@ def licenses(text: str) -> dict[str, int]:
     """"matlab:10,ansys" (slurm.conf(5), Licenses): counts by name, 1 where none is given."""
     found = {}
     for item in text.replace(";", ",").split(","):
-        name, _, count = item.strip().partition(":")
+        name, _, count = item.strip().replace("=", ":").partition(":")
         if name and name != "(null)":
             found[name] = int(count) if count.isdigit() else 1
     return found

@@ -1,7 +1,7 @@
 """The check at submission: could the job ever run, and why does it wait at first?"""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurmbridge.scheduling import pick, reservations
 from slurmbridge.scheduling.columns import FOREVER_S
@@ -73,9 +73,12 @@ def admit(snapshot: Snapshot, shape: Shape, partition: str, *, uid: int = 0, tim
         return Admission(PART_CONFIG)
     state = begin(snapshot)
     demand = state.demands.of(shape)
-    view = reservations.view(columns, snapshot.reservations, shape.reservation, snapshot.now_s, time_limit_s)
     features = demand.prefer if demand.prefer and not snapshot.settings.ignore_prefer_validation else demand.features
-    outcome = pick.try_now(state, demand, found, uid, features=features, view=view, test_only=True)
+    for view in reservations.views(columns, snapshot.reservations, demand, partition, snapshot.now_s, time_limit_s):
+        outcome = pick.try_now(state, demand, found, uid, features=features, view=replace(view, overlap=False),
+                               test_only=True)
+        if outcome.code != pick.NEVER:
+            break
     waiting = NONE if first_in_line else PRIORITY
     if outcome.code == pick.NEVER:
         return Refusal(NEVER.error, NEVER.text, outcome.message)

@@ -139,26 +139,29 @@ class _Loop:
         state = self.state
         columns = state.snapshot.cluster
         demand = state.demands.of(shape)
-        view = reservations.view(columns, state.snapshot.reservations, shape.reservation, state.snapshot.now_s, limit_s)
         limit_nodes = state.max_nodes(row)[0]
         key = (int(self.queue.shape[row]), int(self.queue.partition[row]))
         if key in self.refused:
-            return Outcome(pick.NOT_AVAIL), view
+            return Outcome(pick.NOT_AVAIL), reservations.OPEN
         uid = int(self.queue.uid[row])
-        outcome = Outcome(pick.BUSY)
+        outcome, seen = Outcome(pick.BUSY), reservations.OPEN
         job_id = int(self.queue.job_id[row])
         victims = candidates(state.snapshot, state.running, job_id, self.queue.qos.get(job_id, ""), name,
                              state.preempted)
-        for features in ((demand.prefer, demand.features) if demand.prefer else (demand.features,)):
-            outcome = pick.try_now(state, demand, columns.partitions[name], uid, features=features, view=view,
-                                   limit_nodes=limit_nodes, victims=victims)
+        for seen in reservations.views(columns, state.snapshot.reservations, demand, name, state.snapshot.now_s,
+                                       limit_s):
+            for features in ((demand.prefer, demand.features) if demand.prefer else (demand.features,)):
+                outcome = pick.try_now(state, demand, columns.partitions[name], uid, features=features, view=seen,
+                                       limit_nodes=limit_nodes, victims=victims)
+                if outcome.code == pick.SUCCESS:
+                    break
             if outcome.code == pick.SUCCESS:
                 break
         if outcome.code == pick.NOT_AVAIL and demand.required is None and state.limits is None:
             self.refused.add(key)
         if outcome.possible:
             state.node_counts[row] = outcome.possible
-        return outcome, view
+        return outcome, seen
 
     def _begin(self, row: int, outcome: Outcome, name: str, limit_s: int) -> bool:
         """False: limits hold the job back after all."""
@@ -228,6 +231,8 @@ class _Loop:
             self.plan.held[int(queue.job_id[row])] = REASONS[BAD]
         else:
             say_why(state, row, outcome, view)
+        if outcome.code == pick.RESERVED and view.own is not None:
+            state.available &= ~reservations.nodes_of(state.snapshot.cluster, view.own)
         if demand.required is not None and int(demand.required.sum()) >= shape.min_nodes:
             closes = False
             state.available &= ~demand.required

@@ -15,7 +15,7 @@ from slurmbridge.scheduling.columns import NO_USER, BoolArray, Partition, Runnin
 from slurmbridge.scheduling.demand import MANY, Demand, Question, ask, node_bounds
 from slurmbridge.scheduling.features import Feature
 from slurmbridge.scheduling.preempt import make_room
-from slurmbridge.scheduling.reservations import OPEN, ReservationView
+from slurmbridge.scheduling.reservations import OPEN, ReservationView, with_busy
 from slurmbridge.scheduling.select import Selected, can_now, could_ever
 from slurmbridge.scheduling.state import PassState
 
@@ -47,6 +47,8 @@ def try_now(state: PassState, demand: Demand, partition: Partition, uid: int, *,
         return Outcome(RESERVED)
     if view.only is not None:
         base &= view.only
+    if view.busy:
+        state = replace(state, use=with_busy(columns, state.use, view.busy))
     if exclude is not None:
         base &= ~exclude
     base, message = configured(state, demand, base)

@@ -1,7 +1,8 @@
 """Which running jobs a waiting job may push aside, and which of them it takes (PreemptType, slurm.conf(5)).
 
-As in slurmctld, candidates leave one after another, the least important first, until the job fits; the one that made
-room is then tried first once more, so that fewer have to go. Only those on the nodes chosen are preempted.
+As in slurmctld, candidates leave one after another, the least important first, until the job fits; then it is tried
+again with the one that made room first, followed by those that hold the most of the nodes, so that fewer have to go.
+Only those on the nodes chosen are preempted.
 """
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from slurmbridge.scheduling.select import Selected, can_now
 from slurmbridge.scheduling.snapshot import Preemption, Snapshot
 
 MOST_NODES = 0xFFFF
+REMOVING = frozenset({"REQUEUE", "CANCEL", "SUSPEND"})
 
 
 def candidates(snapshot: Snapshot, running: dict[int, RunningJob], job_id: int, qos: str, partition: str,
@@ -27,7 +29,10 @@ def candidates(snapshot: Snapshot, running: dict[int, RunningJob], job_id: int, 
     for victim in running.values():
         if victim.job_id in spared or victim.job_id not in columns.running or victim.suspended:
             continue
-        if victim.preempt_exempt_until_s > snapshot.now_s or _mode(rules, snapshot, victim, by_qos) == "OFF":
+        if victim.preempt_exempt_until_s > snapshot.now_s or (
+                _mode(rules, snapshot, victim, by_qos).isdisjoint(REMOVING)):
+            continue
+        if victim.priority > rules.min_exempt_priority:
             continue
         if by_qos:
             may = victim.qos in rules.victims.get(qos, ())
@@ -35,14 +40,17 @@ def candidates(snapshot: Snapshot, running: dict[int, RunningJob], job_id: int, 
             may = _tier(columns, victim.partition) < _tier(columns, partition)
         if may and any(members[columns.index[share.node]] for share in victim.shares):
             found.append(victim)
+    found.sort(key=lambda victim: victim.job_id)
+    if rules.youngest_first:
+        return sorted(found, key=lambda victim: -victim.start_s)
     return sorted(found, key=lambda victim: _importance(rules, columns, victim, by_qos))
 
 
-def _mode(rules: Preemption, snapshot: Snapshot, victim: RunningJob, by_qos: bool) -> str:
+def _mode(rules: Preemption, snapshot: Snapshot, victim: RunningJob, by_qos: bool) -> frozenset[str]:
     """The victim's PreemptMode: its QOS's or partition's, else the cluster's."""
     partition = snapshot.cluster.partitions.get(victim.partition)
     own = rules.qos_mode.get(victim.qos, "") if by_qos else partition.preempt_mode if partition is not None else ""
-    return (own or snapshot.settings.preempt_mode).upper()
+    return frozenset((own or snapshot.settings.preempt_mode).upper().split(","))
 
 
 def _tier(columns: ClusterColumns, partition: str) -> int:
@@ -51,24 +59,28 @@ def _tier(columns: ClusterColumns, partition: str) -> int:
 
 
 def _importance(rules: Preemption, columns: ClusterColumns, victim: RunningJob, by_qos: bool) -> tuple[int, int]:
-    """Lowest first; among equals the job with the most nodes."""
+    """Lowest first; among equals the job with the fewest nodes."""
     rank = rules.qos_priority.get(victim.qos, 0) if by_qos else _tier(columns, victim.partition)
-    return rank, MOST_NODES - min(len(victim.shares), MOST_NODES)
+    return min(rank, MOST_NODES), min(len(victim.shares), MOST_NODES)
 
 
 def make_room(question: Question, nodes: BoolArray, use: Use, uid: int, victims: Sequence[RunningJob],
               ) -> tuple[Selected, tuple[int, ...]] | None:
     """The nodes the job would get, and the jobs that must end for it; None when all of them are not enough."""
-    found = _without(question, nodes, use, uid, victims)
-    if found is None:
-        return None
-    count, selected = found
-    again = [victims[count - 1], *victims[:count - 1]]
-    better = _without(question, nodes, use, uid, again)
-    if better is not None:
-        count, selected = better
-        victims = again
     columns = question.columns
+    for attempt in range(1, question.settings.preempt_reorder_count + 3):
+        found = _without(question, nodes, use, uid, victims)
+        if found is None:
+            return None
+        count, selected = found
+        if attempt > question.settings.preempt_reorder_count + 1 or len(victims) <= attempt:
+            break
+        last = victims[count - 1]
+        before, after = list(victims[:count - 1]), list(victims[count:])
+        if not question.settings.preempt_strict_order:
+            before.sort(key=lambda victim: -sum(bool(selected.nodes[columns.index[share.node]])
+                                                for share in victim.shares))
+        victims = [last, *before, *after]
     on_them = tuple(victim.job_id for victim in victims[:count]
                     if any(selected.nodes[columns.index[share.node]] for share in victim.shares))
     return selected, on_them

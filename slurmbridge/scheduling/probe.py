@@ -30,8 +30,16 @@ def will_run(snapshot: Snapshot, row: int) -> WillRun | None:
     state = begin(snapshot)
     name = queue.partitions[queue.partition[row]]
     demand = state.demands.of(queue.shapes[queue.shape[row]])
-    view = reservations.view(columns, snapshot.reservations, demand.shape.reservation, snapshot.now_s,
-                             int(queue.time_limit_s[row]))
+    limit_s, start_s = int(queue.time_limit_s[row]), snapshot.now_s
+    view = reservations.view(columns, snapshot.reservations, demand, name, start_s, limit_s)
+    if view.own is not None and start_s < view.own.start_s:
+        start_s = view.own.start_s
+        view = reservations.view(columns, snapshot.reservations, demand, name, start_s, limit_s)
+    for _ in range(reservations.MOST_MOVES):
+        if not view.open_s:
+            break
+        start_s = view.open_s
+        view = reservations.view(columns, snapshot.reservations, demand, name, start_s, limit_s)
     bounds = node_bounds(demand.shape, columns.partitions[name])
     if not view.usable or bounds[1] < bounds[0]:
         return None
@@ -43,7 +51,7 @@ def will_run(snapshot: Snapshot, row: int) -> WillRun | None:
     nodes, _ = pick.configured(state, demand, nodes)
     if demand.required is not None and (demand.required & ~nodes).any():
         return None
-    window = Window(snapshot.now_s, snapshot.now_s, kill_wait_s=settings.kill_wait_s,
+    window = Window(snapshot.now_s, start_s, kill_wait_s=settings.kill_wait_s,
                     over_time_s=settings.over_time_limit_s, prefer_busy=settings.bf_busy_nodes)
     question = ask(columns, demand, columns.partitions[name], settings, bounds)
     future = Future(state)
@@ -52,5 +60,5 @@ def will_run(snapshot: Snapshot, row: int) -> WillRun | None:
         answer = with_features(future, question, nodes, window, features)
         if answer is not None:
             chosen = tuple(columns.names[i] for i in np.flatnonzero(answer.selected.nodes))
-            return WillRun(answer.start_s, chosen, answer.selected.cpus, name)
+            return WillRun(max(answer.start_s, start_s), chosen, answer.selected.cpus, name)
     return None

@@ -1,25 +1,38 @@
-"""What advance reservations take from a job: nodes closed to it, or the nodes it is confined to."""
+"""What advance reservations take from a job: nodes closed to it, or the nodes it is confined to.
+
+The semantics of slurmctld's test of a job against all reservations: a job that names one gets its nodes while it lasts,
+every other job loses those that are reserved at any time of its run.
+"""
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import FOREVER_S, BoolArray, ClusterColumns
+from slurmbridge.scheduling.columns import FOREVER_S, BoolArray, ClusterColumns, Use
+from slurmbridge.scheduling.demand import Demand
 from slurmbridge.scheduling.snapshot import Reservation
+
+MOST_MOVES = 10
+"""So many reservations that close everything are waited for, one after another."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationView:
     """For one job at one time: ``only``: nodes it must stay in (its own reservation); ``closed``: nodes of others'
     reservations; ``usable`` False: its reservation is not active or gone; ``overlap``: someone's reservation touches
-    the job's time; ``maint``: maintenance closes nodes."""
+    the job's time; ``maint``: what is closed is closed whatever the job asks for; ``busy``: cores of some nodes that
+    are not for the job; ``open_s``: until then every node is closed (0: not every node); ``own``: its reservation."""
 
     only: BoolArray | None = None
     closed: BoolArray | None = None
     usable: bool = True
     overlap: bool = False
     maint: bool = False
+    busy: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    open_s: int = 0
+    own: Reservation | None = None
 
 
 OPEN = ReservationView()
@@ -31,32 +44,109 @@ def nodes_of(columns: ClusterColumns, reservation: Reservation) -> BoolArray:
     return mask
 
 
-def view(columns: ClusterColumns, reservations: tuple[Reservation, ...], own: str | None, start_s: int,
+def named(reservations: tuple[Reservation, ...], text: str | None) -> list[Reservation]:
+    """Those of ``--reservation=a,b`` in the order in which they are tried."""
+    names = (text or "").split(",")
+    return sorted((one for one in reservations if one.name in names), key=lambda one: one.id)
+
+
+def views(columns: ClusterColumns, reservations: tuple[Reservation, ...], demand: Demand, partition: str,
+          start_s: int, limit_s: int) -> Iterator[ReservationView]:
+    """One view for each reservation that the job may use; one for a job that names none."""
+    own = demand.shape.reservation
+    if not own:
+        yield view(columns, reservations, demand, partition, start_s, limit_s)
+        return
+    found = named(reservations, own)
+    for mine in found:
+        yield _inside(columns, reservations, mine, start_s, limit_s)
+    if not found:
+        yield ReservationView(usable=False)
+
+
+def view(columns: ClusterColumns, reservations: tuple[Reservation, ...], demand: Demand, partition: str, start_s: int,
          limit_s: int) -> ReservationView:
-    """A job of reservation ``own`` (None: none) that would run from ``start_s`` for ``limit_s``."""
-    if not reservations and own is None:
+    """A job that would run from ``start_s`` for ``limit_s``; the first of its reservations where it names several."""
+    own = demand.shape.reservation
+    if own:
+        mine = next(iter(named(reservations, own)), None)
+        return ReservationView(usable=False) if mine is None else _inside(columns, reservations, mine, start_s, limit_s)
+    if not reservations:
         return OPEN
+    return _outside(columns, reservations, demand, partition, start_s, limit_s)
+
+
+def _inside(columns: ClusterColumns, reservations: tuple[Reservation, ...], mine: Reservation, start_s: int,
+            limit_s: int) -> ReservationView:
     end_s = min(start_s + limit_s, FOREVER_S)
-    only: BoolArray | None = None
-    mine = None
-    if own is not None:
-        mine = next((r for r in reservations if r.name in own.split(",")), None)
-        if mine is None or not mine.start_s <= start_s < mine.end_s:
-            return ReservationView(usable=False)
-        only = None if mine.flex else nodes_of(columns, mine)
+    if mine.flex:
+        only: BoolArray | None = None
+    else:
+        if not mine.start_s <= start_s <= mine.end_s or not (mine.nodes or mine.any_nodes):
+            return ReservationView(usable=False, own=mine)
+        only = None if mine.any_nodes else nodes_of(columns, mine)
     closed: BoolArray | None = None
-    maint = False
-    for reservation in reservations:
-        if reservation is mine or reservation.end_s <= start_s or reservation.start_s >= end_s:
+    busy: list[tuple[str, tuple[int, ...]]] = []
+    for other in reservations:
+        if other is mine or other.end_s <= start_s or other.start_s >= end_s or not other.nodes:
             continue
-        if mine is not None and not reservation.maint and (mine.overlap or mine.maint):
+        if mine.maint or (mine.overlap and not other.maint):
             continue
-        nodes = nodes_of(columns, reservation)
+        if other.cores:
+            if mine.flex:
+                busy += other.cores
+            continue
+        nodes = nodes_of(columns, other)
+        if only is not None and not (only & nodes).any():
+            continue
         closed = nodes if closed is None else closed | nodes
-        maint |= reservation.maint
-    return ReservationView(only, closed, True, closed is not None, maint)
+    if mine.cores and not mine.flex:
+        kept = dict(mine.cores)
+        busy = [(name, tuple(core for core in range(int(columns.cores[columns.index[name]]))
+                             if core not in kept.get(name, ()))) for name in sorted(mine.nodes)]
+    return ReservationView(only, closed, True, closed is not None, False, tuple(busy), own=mine)
 
 
-def next_change_s(reservations: tuple[Reservation, ...], after_s: int) -> int:
-    """Earliest end of a reservation after ``after_s`` (0: none)."""
-    return min((r.end_s for r in reservations if r.end_s > after_s), default=0)
+def _outside(columns: ClusterColumns, reservations: tuple[Reservation, ...], demand: Demand, partition: str,
+             start_s: int, limit_s: int) -> ReservationView:
+    end_s = min(start_s + limit_s, FOREVER_S)
+    members = columns.partition_nodes[partition]
+    closed: BoolArray | None = None
+    busy: list[tuple[str, tuple[int, ...]]] = []
+    overlap = False
+    everything = np.ones(len(columns), dtype=np.bool_)
+    for one in reservations:
+        if one.start_s >= end_s or one.end_s <= start_s or not one.nodes:
+            continue
+        warned_s = demand.shape.reservation_signal_s
+        if one.max_start_delay_s and 0 < warned_s <= one.max_start_delay_s:
+            continue                          # the job leaves when the reservation needs its nodes (--signal=R)
+        nodes = nodes_of(columns, one)
+        if one.all_nodes or one.part_nodes == partition or (one.maint and not (members & ~nodes).any()):
+            return ReservationView(closed=everything, overlap=overlap, maint=True, open_s=one.end_s)
+        if demand.required is not None and (demand.required & nodes).any() and (not one.cores or demand.whole):
+            return ReservationView(closed=everything, overlap=overlap, open_s=one.end_s)
+        if not one.cores or demand.whole:
+            closed = nodes if closed is None else closed | nodes
+        else:
+            busy += one.cores
+        overlap = overlap or bool((members & nodes).any())
+    return ReservationView(None, closed, True, overlap, False, tuple(busy))
+
+
+def with_busy(columns: ClusterColumns, use: Use, busy: Sequence[tuple[str, tuple[int, ...]]]) -> Use:
+    """A copy of ``use`` in which these cores are taken as well."""
+    use = use.copy()
+    for name, cores in busy:
+        i = columns.index.get(name)
+        for core in cores if i is not None else ():
+            if not use.core_busy[i, core]:
+                use.core_busy[i, core] = True
+                use.socket_free[i, core // columns.cores_per_socket[i]] -= 1
+    return use
+
+
+def next_change_s(reservations: tuple[Reservation, ...], after_s: int, resolution_s: int = 1) -> int:
+    """Earliest end of a reservation from ``after_s`` on, rounded up (0: none)."""
+    end_s = min((r.end_s for r in reservations if r.end_s >= after_s), default=0)
+    return -(-end_s // resolution_s) * resolution_s

@@ -69,4 +69,5 @@ class Shape:
     distribution: str | None = None           # canonical text (block, cyclic, plane=N, *:cyclic …)
     plane_size: int = 0
     licenses: tuple[tuple[str, int], ...] = ()
-    reservation: str | None = None
+    reservation: str | None = None            # names, comma separated
+    reservation_signal_s: int = 0             # --signal=R…@time: may run on reserved nodes and leaves so long before

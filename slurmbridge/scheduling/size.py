@@ -80,7 +80,8 @@ def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str,
         whole_node=request.exclusive, oversubscribe=request.oversubscribe, overcommit=request.overcommit,
         spread_job=request.spread_job, use_min_nodes=request.use_min_nodes, switches=request.switches or 0,
         segment_size=request.segment_size or 0, distribution=request.distribution,
-        plane_size=request.plane_size or 0, licenses=licenses, reservation=request.reservation)
+        plane_size=request.plane_size or 0, licenses=licenses, reservation=request.reservation,
+        reservation_signal_s=(request.signal_before_s or 0) if request.signal_reservation else 0)
     return _under_memory_limit(shape, defaults)
 
 

@@ -34,7 +34,9 @@ REASON_INDEX = {word: i for i, word in enumerate(REASONS)}
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """An advanced reservation (scontrol(1)): ``nodes`` are closed to other jobs from ``start_s`` to ``end_s``."""
+    """An advanced reservation (scontrol(1)): ``nodes`` are closed to other jobs from ``start_s`` to ``end_s``.
+
+    Who may use it is the controller's business."""
 
     name: str
     nodes: frozenset[str]
@@ -44,8 +46,13 @@ class Reservation:
     overlap: bool = False
     ignore_jobs: bool = False
     flex: bool = False
-    users: frozenset[int] = frozenset()       # uids that may use it; membership itself is checked by the controller
-    core_count: int = 0
+    id: int = 0                               # of several that a job names the lowest is tried first
+    all_nodes: bool = False                   # made with Nodes=ALL
+    part_nodes: str = ""                      # made of all nodes of this partition
+    any_nodes: bool = False                   # of licenses only: not bound to nodes
+    max_start_delay_s: int = 0
+    cores: tuple[tuple[str, tuple[int, ...]], ...] = ()      # (node, cores): parts of nodes; (): whole nodes
+    licenses: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,8 @@ class SchedulerSettings:
     one_task_per_core: bool = False           # CR_ONE_TASK_PER_CORE
     preempt_type: str = "preempt/none"
     preempt_mode: str = "OFF"
+    preempt_reorder_count: int = 1
+    preempt_strict_order: bool = False
     enforce_part_limits: str = "NO"
     licenses_total: dict[str, int] = field(default_factory=dict)
     max_tasks_per_node: int = 512
@@ -96,6 +105,8 @@ class Preemption:
     victims: dict[str, frozenset[str]] = field(default_factory=dict)
     qos_priority: dict[str, int] = field(default_factory=dict)
     qos_mode: dict[str, str] = field(default_factory=dict)
+    youngest_first: bool = False              # PreemptParameters: the job that started last goes first
+    min_exempt_priority: int = 0xFFFFFFFF     # PreemptParameters: jobs of higher priority stay
     in_progress: frozenset[int] = frozenset()
 
 
