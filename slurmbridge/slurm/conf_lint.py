@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from slurmbridge.slurm.conf_keys import DOWN_NODE_KEYS, KEYS, NODE_KEYS, NODE_SET_KEYS, PARTITION_KEYS, ConfKey
 from slurmbridge.slurm.settings import SlurmConf
+from slurmbridge.slurm.srun_options import MPI_TYPES
 
 _TABLES = {"NodeName": NODE_KEYS, "PartitionName": PARTITION_KEYS, "DownNodes": DOWN_NODE_KEYS,
            "NodeSet": NODE_SET_KEYS}
@@ -14,6 +15,7 @@ USED_SCHEDULER_PARAMETERS = frozenset({
     "partition_job_depth", "requeue_delay", "assoc_limit_stop", "max_switch_wait", "ignore_prefer_validation",
     "pack_serial_at_end"})
 """SchedulerParameters words that the scheduler or the submission reads."""
+_NO_SHARED_CORES = "jobs share nodes but never a core, as with OverSubscribe=NO"
 _NO_SUCH_WORD = "the scheduler does not look at it"
 
 
@@ -22,13 +24,17 @@ def lint(conf: SlurmConf) -> list[tuple[str, str, int, str]]:
     found: list[tuple[str, str, int, str]] = []
     seen: set[str] = set()
     for name, value, line in sorted(conf.unused, key=lambda item: item[2]):
-        if name not in seen:
+        if name not in seen and not (name == "MpiDefault" and value in MPI_TYPES):
             seen.add(name)
             found.append((name, value, line, _key(name).meaning))
     for word, value in conf.scheduler_parameters.items():
         if word not in USED_SCHEDULER_PARAMETERS:
             text = f"{word}={value}" if value else word
             found.append(("SchedulerParameters", text, conf.lines["SchedulerParameters"], _NO_SUCH_WORD))
+    for partition in conf.partitions:
+        shared = partition.get("OverSubscribe", partition.get("Shared", "NO")).upper().partition(":")[0]
+        if shared in ("YES", "FORCE"):
+            found.append((f"PartitionName={partition['PartitionName']}: OverSubscribe", shared, 0, _NO_SHARED_CORES))
     return found
 
 
