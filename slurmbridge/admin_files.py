@@ -87,7 +87,8 @@ def _print_conf(file: Path) -> None:
         _say(f"{path}:{line}: {text}")
     unused = lint_conf(conf)
     for key, value, line, meaning in unused:
-        _say(f"{file}:{line}: {key}={value}: not used: {meaning}")
+        place = f"{file}:{line}" if line else str(file)
+        _say(f"{place}: {key}={value}: not used: {meaning}")
     _say(f"{len(conf.nodes)} nodes, {len(conf.partitions)} partitions, {len(conf.notes)} notes, "
          f"{len(unused)} keys not used")
 

@@ -118,7 +118,23 @@ class PartitionChecks:
             refused = refused_by_partition(partition, account, qos, world.accounting, world.conf)
             if refused is not None:
                 return refused[0]
+            if self._needs_too_much_memory(request, partition):
+                return errors.ESLURM_INVALID_TASK_MEMORY
         return 0
+
+    def _needs_too_much_memory(self, request: JobRequest, partition: PartitionRecord) -> bool:
+        """MaxMemPerNode, the partition's before the cluster's; MaxMemPerCPU takes more CPUs instead."""
+        conf = self._world.conf
+        limit = partition.max_mem_per_node_mb
+        if limit is None and partition.max_mem_per_cpu_mb is None:
+            limit = conf.max_mem_per_node_mb
+        if limit is None:
+            return False
+        if request.mem_per_cpu_mb is None:
+            return (request.mem_per_node_mb or 0) > limit
+        tasks = max(request.ntasks_per_node or 1, -(-(request.num_tasks or 1) // (request.max_nodes or 0xFFFFFFFF)))
+        cpus = max(tasks * (request.cpus_per_task or 1), request.min_cpus_per_node or 0)
+        return request.mem_per_cpu_mb * cpus > limit
 
     def _size_fault(self, request: JobRequest, partition: PartitionRecord) -> int:
         nodes, most_cpus = self._capacity(partition)

@@ -6,7 +6,7 @@ more already (sbatch(1) --gres, --batch, --licenses, --tres-bind, --gpu-freq).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from slurmbridge.scheduling.features import parse as parse_features
 from slurmbridge.slurm import errors, tres
@@ -17,6 +17,7 @@ from slurmbridge.translate import gres_check
 _BIND = re.compile(r"closest|none|per_task:|single:|map_gpu:|map:|mask_gpu:|mask:", re.IGNORECASE)
 _NUMBERS = re.compile(r"\d+(\*\d+)?(,+\d+(\*\d+)?)*,*")
 _MASKS = re.compile(r"(0x)?[\da-f]+(\*\d+)?(,+(0x)?[\da-f]+(\*\d+)?)*,*", re.IGNORECASE)
+_LICENSE = re.compile(r"([^\s:=]+)(?:[:=](\d{1,9}))?")
 _NO_LICENSE = re.compile(r"[^\s:=]*[:=] *[+-]?0+")
 _FREQUENCY = re.compile(r"(memory=)?(\d+|low|medium|high|highm1)|verbose")
 _OLD_PREFIX = {"map": 8, "mask": 9}           # how much Slurm passes over before the list, whatever the word's length
@@ -35,15 +36,20 @@ def without_others_nodes(requests: Sequence[JobRequest]) -> list[JobRequest]:
     return changed
 
 
-def check_licenses(request: JobRequest) -> None:
-    """No licenses are configured: what asks for none of them passes. Raises SlurmError(ESLURM_INVALID_LICENSES)."""
+def check_licenses(request: JobRequest, totals: Mapping[str, int]) -> None:
+    """``totals``: Licenses of the configuration; what asks for none of a license passes. One of several (``a|b``) is
+    not offered. Raises SlurmError(ESLURM_INVALID_LICENSES).
+    """
     text = request.licenses or ""
-    if "|" in text and set(text) & set(",;("):
+    wanted = [entry for entry in re.split(r"[|,;]", text) if entry and _NO_LICENSE.fullmatch(entry) is None]
+    if "|" in text and (wanted or set(text) & set(",;(")):
         raise SlurmError(errors.ESLURM_INVALID_LICENSES)
-    if any(_NO_LICENSE.fullmatch(entry) is None for entry in re.split(r"[|,;]", text) if entry):
-        raise SlurmError(errors.ESLURM_INVALID_LICENSES)
+    for entry in wanted:
+        found = _LICENSE.fullmatch(entry)
+        if found is None or int(found[2] or 1) > totals.get(found[1], 0):
+            raise SlurmError(errors.ESLURM_INVALID_LICENSES)
     try:
-        if any(item.name for item in tres.items(request.tres_per_task, "license")):
+        if any(item.name not in totals for item in tres.items(request.tres_per_task, "license") if item.name):
             raise SlurmError(errors.ESLURM_INVALID_LICENSES)
     except tres.TresError:
         raise SlurmError(errors.ESLURM_INVALID_LICENSES) from None
