@@ -42,6 +42,12 @@ def _ours(text: str, ids: Mapping[tuple[str, str], int]) -> dict[int, int] | Non
     return found
 
 
+def order_of(associations: str, ids: Mapping[tuple[str, str], int]) -> list[int]:
+    """Our associations in the order of their numbers: what Slurm charges to whom depends on it in odd cases."""
+    ours = _ours(associations, ids) or {}
+    return [ours[number] for number in sorted(ours) if ours[number]]
+
+
 def _translated(word: str, ours: Mapping[int, int] | None) -> int:
     number = int(word)
     if ours is None:

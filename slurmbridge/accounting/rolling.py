@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, and_, func, or_, select
@@ -37,6 +37,7 @@ class Settings:
     tres_ids: Mapping[str, int]
     default_qos: Callable[[int], str]
     tracks_wckeys: bool = False
+    ranks: Mapping[int, int] = field(default_factory=dict)    # places of associations that were imported
 
 
 def default_qos_of(data: AssociationData) -> Callable[[int], str]:
@@ -209,7 +210,8 @@ def _runs(connection: Connection, settings: Settings, begin: int, stop: int, end
         tres = {tres_ids[name]: count for name, count in values.get("tres_alloc", {}).items() if name in tres_ids}
         yield Run(number, (association, qos, partition, wckey if tracked else None), eligible, start or 0, end or 0,
                   values.get("req_cpus", 0), int(values.get("array_pending", "0"), 16).bit_count(),
-                  values.get("reservation_id", 0), tres, pauses.get(number, ()))
+                  values.get("reservation_id", 0), tres, pauses.get(number, ()),
+                  settings.ranks.get(association, association))
 
 
 def _by_hour(runs: Iterable[Run], begin: int, stop: int) -> dict[int, list[Run]]:

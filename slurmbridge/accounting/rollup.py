@@ -32,6 +32,7 @@ class Run:
     reservation_id: int
     tres: Counts
     suspended: Sequence[tuple[int, int]] = ()
+    rank: int = 0                             # place of its association among all
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +305,7 @@ def roll_hour(start_s: int, runs: Iterable[Run], outages: Iterable[Outage], size
         hour.add_outage(outage)
     hour.add_reservations()
     last: Key | None = None
-    for run in sorted(runs, key=lambda run: (run.key[0], run.eligible_s, run.db_index)):
+    for run in sorted(runs, key=lambda run: (run.rank, run.key[0], run.eligible_s, run.db_index)):
         last = hour.add_run(run, last)
     hour.share_unused(default_qos)
     return HourUsage(hour.usage, hour.settled())

@@ -15,6 +15,7 @@ from slurmbridge.commands import sacctmgr_dump as dump
 from slurmbridge.commands import sacctmgr_lists as lists
 from slurmbridge.commands import sacctmgr_load as load
 from slurmbridge.commands import sacctmgr_qos as qos
+from slurmbridge.commands import sacctmgr_reservations as reservations
 from slurmbridge.commands import sacctmgr_user_removal as user_removal
 from slurmbridge.commands import sacctmgr_users as users
 from slurmbridge.commands.common import VERSION_LINE, command, parse_options, refuse_json
@@ -71,7 +72,8 @@ _LIST: Entities = (
     ("Events", 1, books.list_event), ("Federation", 1, books.list_federation), ("Instances", 1, books.list_instance),
     ("Problems", 1, books.list_problem), ("RunawayJobs", 2, books.list_runaway), ("OrphanJobs", 1, books.list_runaway),
     ("LostJobs", 1, books.list_runaway), ("QOS", 1, lists.list_qos), ("Resource", 4, books.list_resource),
-    ("Reservations", 4, books.list_reservation), ("Resv", 4, books.list_reservation), ("Stats", 1, books.list_stats),
+    ("Reservations", 4, reservations.list_reservation), ("Resv", 4, reservations.list_reservation),
+    ("Stats", 1, books.list_stats),
     ("Transactions", 1, books.list_transactions), ("Txn", 1, books.list_transactions), ("Users", 1, lists.list_user),
     ("WCKeys", 1, lists.list_wckey), ("tres", 2, lists.list_tres))
 _NONE_ADD = ('No valid entity in add command\nInput line must include "Account", "Cluster", "Coordinator", '

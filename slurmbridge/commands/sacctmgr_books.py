@@ -95,7 +95,8 @@ async def list_event(talk: Talk, argv: Sequence[str]) -> None:
     rows: list[Row] = []
     found = await talk.session.views.ledger_query(
         "events", nodes=nodes, start_s=span["start"], end_s=span["end"], open=only_open)
-    for event in found if not clusters or talk.cluster in clusters else ():
+    for event in sorted(found, key=lambda event: (event["node"], event["start_s"])) \
+            if not clusters or talk.cluster in clusters else ():
         reason = str(event["reason"] or "")
         state = str(event["state"] or "")
         by = user_name(event["reason_uid"]) if event["node"] and event["reason_uid"] is not None else ""
@@ -109,7 +110,8 @@ async def list_event(talk: Talk, argv: Sequence[str]) -> None:
         rows.append({
             "cluster": talk.cluster, "nodename": event["node"], "cluster_nodes": event["nodes"] or "",
             "timestart": text_of(event["start_s"]), "timeend": text_of(end) if end else "Unknown", "state": state,
-            "reason": reason, "user": by if by else "", "event": "Node" if event["node"] else "Cluster",
+            "reason": reason, "user": f"{by}({event['reason_uid']})" if by else "",
+            "event": "Node" if event["node"] else "Cluster",
             "eventraw": "2" if event["node"] else "1", "tres": tres_text(event["tres"] or {}),
             "duration": durations.format_seconds((end or now) - event["start_s"]),
             "cpus": str((event["tres"] or {}).get("cpu", 0))})
@@ -219,10 +221,6 @@ async def _nothing(talk: Talk, argv: Sequence[str], default: str) -> None:
     """A table that is always empty here."""
     formats = [word.operand for word in map(split_word, argv) if word.value is not None and word.named("Format", 1)]
     show(talk, formats or [default], [])
-
-
-async def list_reservation(talk: Talk, argv: Sequence[str]) -> None:
-    await _nothing(talk, argv, "Cluster,Name%15,TRES%30,TimeStart,TimeEnd,Unused")
 
 
 async def list_resource(talk: Talk, argv: Sequence[str]) -> None:

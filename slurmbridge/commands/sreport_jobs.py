@@ -147,7 +147,7 @@ def _names(talk: Talk, tree: Tree, found: words.Conditions, kind: str, jobs: Ite
     """Names of groups and their lineage, in the order in which jobs are held against them."""
     wckeys: list[str] = []
     if kind != "account":
-        used = {str(job.row["wckey"]) for job in jobs} if _tracks_wckeys(talk) else set()
+        used = {str(job.row["wckey"]) for job in jobs}
         wckeys = sorted({name for name, _ in talk.data.wckeys.values()} | used)
         asked = found.get("wckeys")
         wckeys = [name for name in wckeys if not asked or name in asked]
@@ -166,10 +166,6 @@ def _names(talk: Talk, tree: Tree, found: words.Conditions, kind: str, jobs: Ite
         for name in [record.account] if kind == "account" else [f"{record.account}:{wckey}" for wckey in wckeys]:
             names.setdefault(name, tree.lineage(record))
     return names
-
-
-def _tracks_wckeys(talk: Talk) -> bool:
-    return talk.session.views.conf.values.get("TrackWCKey", "no").lower() in ("yes", "1", "true", "up")
 
 
 def _holds(group: _Group, kind: str, name: str, lineage: str, wckey: str) -> bool:

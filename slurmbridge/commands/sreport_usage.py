@@ -115,7 +115,7 @@ def in_tree_order(tree: Tree, records: Iterable[AssociationRecord], cluster: str
         return not record.user, record.user or (record.account if record.parent_id else cluster)
 
     found: list[AssociationRecord] = []
-    stack = sorted(children.get(0, ()), key=order, reverse=True)
+    stack = sorted(children.get(0, ()), key=order)[::-1]
     while stack:
         record = stack.pop()
         found.append(record)
