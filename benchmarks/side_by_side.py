@@ -20,7 +20,8 @@ import bench_plan
 from sides import Bridge, Lab, Side
 
 JOB = ["-n1", "--mem=1", "-o", "/dev/null", "-t", "1", "--wrap", "true"]
-TURNOVER_LIMIT_S = 120
+TURNOVER_LIMIT_S = 60
+NODES = 8
 Figures = dict[str, list[float]]
 
 
@@ -58,13 +59,14 @@ def took_ms(side: Side, *argv: str) -> float:
 
 
 def fill_cluster(side: Side) -> None:
-    """One job holds every node."""
-    side.call("sbatch", "-p", "all", "-N8", "--exclusive", "-t", "600", "-o", "/dev/null", "--wrap", "sleep 36000")
-    for _ in range(200):
-        if side.call("squeue", "-h", "-t", "R", "-o", "%i").stdout.strip():
+    """Jobs of one node each hold all of them."""
+    for _ in range(NODES):
+        side.call("sbatch", "-p", "all", "-N1", "--exclusive", "-t", "600", "-o", "/dev/null", "--wrap", "sleep 36000")
+    for _ in range(300):
+        if len(side.call("squeue", "-h", "-t", "R", "-o", "%i").stdout.split()) == NODES:
             return
         time.sleep(0.1)
-    sys.exit(f"{side.name}: the blocking job does not start")
+    sys.exit(f"{side.name}: the blocking jobs do not start")
 
 
 def pending(side: Side) -> int:

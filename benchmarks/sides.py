@@ -107,10 +107,10 @@ class Lab(Side):
         self._wait_for_nodes()
 
     def _wait_for_nodes(self) -> None:
-        """Until jobs start on all of them: right after its start slurmctld takes them for booting."""
+        """Until jobs start: right after its own start slurmctld takes nodes for booting."""
         for _ in range(120):
             idle = self.call("sinfo", "-h", "-N", "-p", "all", "-t", "idle", "-o", "%n").stdout.split()
-            if len(idle) >= 8 and self.call("srun", "-N8", "-p", "all", "-t1", "true", check=False).returncode == 0:
+            if len(idle) >= 8 and self.call("srun", "-n1", "-t1", "true", check=False).returncode == 0:
                 return
             time.sleep(0.5)
         self.stop()
