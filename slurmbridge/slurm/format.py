@@ -316,6 +316,7 @@ def _float_text(text: str, width: int) -> str:
 def _column_cell(column: ColumnField[R]) -> Callable[[R], str]:
     value, width, right = column.value, abs(column.width), column.width >= 0
     blank = " " * max(width, 1) + " "
+    is_float = column.kind == "float"
 
     def shown(text: str) -> str:
         if column.kind == "number":
@@ -330,6 +331,8 @@ def _column_cell(column: ColumnField[R]) -> Callable[[R], str]:
         text = value(record)
         if text is None:
             return blank if column.kind != "text" or width else " "
+        if not is_float and len(text) <= width and text.isascii():
+            return f"{text:>{width}} " if right else f"{text:<{width}} "
         return fit(shown(text), width, right, cut=False) + " "
     return cell
 
