@@ -55,6 +55,8 @@ def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str,
     min_cpus = _cpus(request, num_tasks, cpt)
     gres = parse_gres(request)
     if gres:
+        gres = _for_tasks(request, gres, num_tasks or (
+            min_nodes if min_nodes == max_nodes and not request.cpus_per_task else 0))
         num_tasks, min_cpus, max_nodes, cpt = _with_gres(request, gres, num_tasks, min_cpus, min_nodes, max_nodes, cpt)
     per_node = request.ntasks_per_node or 0
     least = max(request.min_cpus_per_node or 1, cpt)
@@ -186,6 +188,13 @@ def _merged(records: list[GresRequest]) -> list[GresRequest]:
                              mem_per_gres_mb=record.mem_per_gres_mb or general.mem_per_gres_mb)
         out.append(record)
     return out
+
+
+def _for_tasks(request: JobRequest, gres: tuple[GresRequest, ...], num_tasks: int) -> tuple[GresRequest, ...]:
+    """Devices per task are devices of the job once the tasks are known."""
+    if request.ntasks_per_tres or not num_tasks:
+        return gres
+    return tuple(replace(r, per_job=r.per_job or r.per_task * num_tasks) for r in gres)
 
 
 def _with_gres(request: JobRequest, gres: tuple[GresRequest, ...], num_tasks: int, min_cpus: int, min_nodes: int,

@@ -34,6 +34,7 @@ REFUSED: list[tuple[dict[str, Any], int, tuple[str, ...]]] = [
     ({"array": "0-60"}, errno.EAGAIN, ()),
     ({"dependency": "afterok:"}, errors.ESLURM_DEPENDENCY, ()),
     ({"dependency": "afterok:77"}, errors.ESLURM_DEPENDENCY, ()),
+    ({"dependency": "expand:77"}, errors.ESLURM_NOT_SUPPORTED, ()),
     ({"nice": -1}, errors.ESLURM_INVALID_NICE, ()),
     ({"admin_comment": "x"}, errors.ESLURM_ACCESS_DENIED, ()),
     ({"reboot": True}, errors.ESLURM_ACCESS_DENIED, ("rebooting of nodes is only allowed for admins",)),
