@@ -165,7 +165,7 @@ class JobLife:
     # --- end
     def _do_end(self, job: JobRecord, cause: Cause, event: Event) -> None:
         """A started job is over; its processes may still be there."""
-        world, now = self.world, self._moment(job, cause)
+        now = self._moment(job, cause)
         self._count_suspension(job, now)
         job.end_s = now
         if event in (Event.EXITED, Event.FINISHED):
@@ -187,7 +187,7 @@ class JobLife:
         if event is Event.EXITED and job.state == states.FAILED and job.exit_status & 0x7F:
             job.reason = "RaisedSignal"
         job.reason_desc = cause.description
-        nodes.mark_completing(job, world.nodes, world.jobs)
+        self._show_completing(job)
         self._usage_ends(job, now)
         self._over(job)
 
@@ -235,14 +235,20 @@ class JobLife:
             world.columns.apply_end(job.job_id)
             world.limits.job_ended(job)
         nodes.vacate(job, world.nodes, now)
-        for one in job.allocation:
-            node = world.nodes.get(one.node)
-            if node is not None:
-                nodes.show_to_scheduler(node, world.columns)
+        self._show_completing(job)
         self._close_steps(job)
         if job.dependency or world.jobs.dependent:
             self.judge_dependents()
         world.wake()
+
+    def _show_completing(self, job: JobRecord) -> None:
+        """Nodes are COMPLETING while a job on them is."""
+        world = self.world
+        nodes.mark_completing(job, world.nodes, world.jobs)
+        for one in job.allocation:
+            node = world.nodes.get(one.node)
+            if node is not None:
+                nodes.show_to_scheduler(node, world.columns)
 
     def _close_steps(self, job: JobRecord) -> None:
         for step in job.steps.values():
@@ -270,7 +276,7 @@ class JobLife:
         world, now = self.world, self._moment(job, cause)
         self._count_suspension(job, now)
         job.end_s = now
-        nodes.mark_completing(job, world.nodes, world.jobs)
+        self._show_completing(job)
         self._usage_ends(job, now)
         state = cause.state or (states.PREEMPTED if cause.preempted else states.REQUEUED)
         if state == states.NODE_FAIL:
@@ -307,6 +313,7 @@ class JobLife:
         """Forgets the run; its accounting row stays. Steps go with it."""
         world = self.world
         job.db_index = world.new_db_index()
+        likely_nodes = len(job.nodes)
         job.start_s = job.end_s = job.suspend_s = job.preempt_s = job.accrue_s = None
         job.pre_suspend_s = 0.0
         job.nodes, job.allocation, job.batch_host, job.sched_nodes = (), [], "", ""
@@ -315,7 +322,7 @@ class JobLife:
         job.steps, job.next_step = {}, 0
         if job.request.partitions and len(job.request.partitions) > 1:
             job.partition = ",".join(job.request.partitions)
-        queueing.size_requested(world, job)
+        queueing.size_requested(world, job, likely_nodes)
 
     def _do_after_launch_failure(self, job: JobRecord, cause: Cause, event: Event) -> None:
         """The failed node is avoided; without one to blame the job is held, as Slurm does after a failed prolog."""

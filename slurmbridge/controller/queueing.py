@@ -301,10 +301,9 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
         return None
     error: SlurmError | None = None
     for name in job.partition.split(","):
-        if world.partitions[name].state == "DOWN":
-            if job.reason == "None":
-                job.reason = "PartitionDown"
-            return None
+        is_down = world.partitions[name].state == "DOWN"
+        if is_down and job.reason == "None":
+            job.reason = "PartitionDown"
         answer = _admission(world, job, name)
         if isinstance(answer, scheduler.Admission):
             word = REASONS[answer.reason]
@@ -312,6 +311,8 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
                 size_requested(world, job, answer.node_count)
             if job.reason == "None":
                 job.reason, job.reason_desc = word, answer.description
+            return None
+        if is_down:
             return None
         details = (answer.message,) if answer.message else ()
         error = SlurmError(getattr(errors, answer.error), details=details)
