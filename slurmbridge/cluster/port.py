@@ -57,8 +57,9 @@ class Event:
     - ``node``          inventory or condition of a node changed; ``data`` = {"name", …}
     - ``request``       a process inside the job asked the controller for something; ``data``
 
-    ``usage``: user_cpu_s, system_cpu_s, max_rss_kb, pages (major faults), read_bytes, write_bytes; of a step also
-    num_tasks, max_rss_task, max_rss_node, min_cpu_s, min_cpu_task, min_cpu_node, rss_sum_kb (for averages).
+    ``usage``: user_cpu_s, system_cpu_s, num_tasks; where the tasks lived long enough to be looked at also cpu_khz and
+    stats: in_ave, in_max, in_max_node, … out_tot, each a map by TRES (cpu in ms, memory and disk in bytes), as
+    commands.sacct_rows.Stats has them.
     """
 
     kind: str
@@ -77,17 +78,21 @@ class Engine(Protocol):
         """The nodes this engine has now (static slurm.conf lines have been applied)."""
         ...
     async def recover(self, runs: Sequence[JobRecord]) -> None:
-        """After a controller start: adopt these runs; tell what ended meanwhile as events; kill runs that are not listed."""
+        """After a controller start: adopt these runs, tell what ended meanwhile as events, kill those not listed."""
         ...
     async def launch(self, order: LaunchOrder) -> None:
         """Starts the gang. Returns once accepted; the outcome is an event. Safe to repeat."""
         ...
-    async def signal(self, run: RunId, signal: int, *, steps: bool = True, batch: bool = False, step_id: str | None = None) -> None:
+    async def signal(self, run: RunId, signal: int, *, steps: bool = True, batch: bool = False,
+                     step_id: str | None = None) -> None:
         """Delivers a signal: to all steps' processes, and/or to the batch script, or to one step."""
         ...
-    async def terminate(self, run: RunId, *, cause: str, grace_s: float, signal_first: int | None = None, uid: int = 0) -> None:
+    async def terminate(self, run: RunId, *, cause: str, grace_s: float, signal_first: int | None = None,
+                        uid: int = 0) -> None:
         """Ends the run everywhere: SIGCONT, SIGTERM, after ``grace_s`` SIGKILL. ``cause``: CANCELLED, "TIME LIMIT",
-        PREEMPTION, "NODE FAILURE", "JOB REQUEUE" - as slurmstepd writes it into the job's stderr. Ends in ``finished``."""
+        PREEMPTION, "NODE FAILURE", "JOB REQUEUE" - as slurmstepd writes it into the job's stderr.
+        Ends in ``finished``.
+        """
         ...
     async def suspend(self, run: RunId) -> None: ...
     async def resume(self, run: RunId) -> None: ...

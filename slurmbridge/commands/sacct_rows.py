@@ -218,7 +218,7 @@ def _step(job: Job, row: Mapping[str, Any]) -> Step:
         int(row.get("start_s") or 0), int(end or 0), 0, 0, nodes, usage.get("num_nodes", len(nodes)),
         row.get("tres") or {},
         round(float(usage.get("user_cpu_s", 0)) * 1e6), round(float(usage.get("system_cpu_s", 0)) * 1e6),
-        _stats(usage, nodes, int(row.get("num_tasks", 1))))
+        _stats(usage))
 
 
 def _truncate_step(step: Step, start_s: int, last: int) -> None:
@@ -242,28 +242,7 @@ def _step_suspended(job: Job, step: Step, row: Mapping[str, Any], now: int) -> i
     return sum(max(min(to_s or last, last) - max(from_s, first), 0) for from_s, to_s in spans)
 
 
-def _stats(usage: Mapping[str, Any], nodes: Sequence[str], num_tasks: int) -> Stats:
-    if "stats" in usage:                       # written out by an import
+def _stats(usage: Mapping[str, Any]) -> Stats:
+    if "stats" in usage:
         return Stats(**usage["stats"])
-    if "max_rss_kb" not in usage:
-        return Stats(in_ave={"energy": 0}, in_tot={"energy": 0}, out_ave={"energy": 0}, out_tot={"energy": 0})
-    tasks = max(num_tasks, 1)
-    read, write, pages = (int(usage.get(name, 0)) for name in ("read_bytes", "write_bytes", "pages"))
-    cpu_ms = round((float(usage.get("user_cpu_s", 0)) + float(usage.get("system_cpu_s", 0))) * 1000)
-    rss = int(usage["max_rss_kb"]) * 1024
-    total = {"cpu": cpu_ms, "energy": 0, "fs/disk": read, "mem": int(usage.get("rss_sum_kb", 0)) * 1024 or rss * tasks,
-             "pages": pages}
-    average = {name: value // tasks for name, value in total.items()}
-    most = {**average, "cpu": int(float(usage.get("max_cpu_s", 0)) * 1000) or average["cpu"], "mem": rss}
-    least = {**average, "cpu": int(float(usage.get("min_cpu_s", cpu_ms / 1000 / tasks)) * 1000)}
-    first = nodes[0] if nodes else ""
-    where, which = dict.fromkeys(total, first), {name: 0 for name in total if name != "energy"}
-    max_node = {**where, "mem": usage.get("max_rss_node") or first}
-    max_task = {**which, "mem": int(usage.get("max_rss_task", 0))}
-    min_node = {**where, "cpu": usage.get("min_cpu_node") or first}
-    min_task = {**which, "cpu": int(usage.get("min_cpu_task", 0))}
-    out_total = {"energy": 0, "fs/disk": write}
-    out_average = {"energy": 0, "fs/disk": write // tasks}
-    out_where, out_which = dict.fromkeys(out_total, first), {"fs/disk": 0}
-    return Stats(average, most, max_node, max_task, least, min_node, min_task, total, out_average, out_average,
-                 out_where, out_which, out_average, out_where, out_which, out_total)
+    return Stats(in_ave={"energy": 0}, in_tot={"energy": 0}, out_ave={"energy": 0}, out_tot={"energy": 0})

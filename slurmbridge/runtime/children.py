@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,7 @@ class Children:
         self._changed = asyncio.Event()
         self.orphan_usage: dict[str, float] = {}
         self.none_left = True
+        self.before_reaped: Callable[[int], None] = lambda pid: None
         self._loop.add_signal_handler(signal.SIGCHLD, self.reap)
 
     def watch(self, pid: int) -> asyncio.Future[Exit]:
@@ -63,13 +65,16 @@ class Children:
     def reap(self) -> None:
         while True:
             try:
-                pid, status, rusage = os.wait4(-1, os.WNOHANG)
+                info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 self.none_left = True
                 break
-            if pid == 0:
+            if info is None:
                 self.none_left = False
                 break
+            if info.si_pid in self._waiting:
+                self.before_reaped(info.si_pid)
+            pid, status, rusage = os.wait4(info.si_pid, 0)
             ended = Exit(status, usage_of(rusage))
             future = self._waiting.pop(pid, None)
             if future is None:

@@ -14,9 +14,10 @@ import socket
 import time
 from typing import Any
 
-from slurmbridge.runtime import addresses, batch, execution, frames, helpers, processes
-from slurmbridge.runtime.children import Children, add_usage
-from slurmbridge.runtime.gauges import MemoryGauge, gather_interval_s
+from slurmbridge.runtime import addresses, batch, execution, frames, helpers, launch, processes
+from slurmbridge.runtime.children import Children
+from slurmbridge.runtime.gauges import Meter, gather_interval_s
+from slurmbridge.runtime.gpumeter import meter_of
 from slurmbridge.runtime.journal import JournalWriter
 from slurmbridge.runtime.order import RunOrder
 from slurmbridge.runtime.parts import LentStep
@@ -154,17 +155,19 @@ class StepDaemon:
                 login = await helpers.login_environment(self.children, self.order.user_name, self.order.uid)
             if self.ending:
                 return signal.SIGTERM, {}
-            gauge = MemoryGauge(gather_interval_s(self.order.request.acctg_freq
-                                                  or self.order.settings.get("JobAcctGatherFrequency")))
+            meter = Meter(gather_interval_s(self.order.request.acctg_freq
+                                            or self.order.settings.get("JobAcctGatherFrequency")),
+                          meter_of(self.children) if self.node.gres else None)
+            self.children.before_reaped = meter.last_look
             pid = self.batch_pid = batch.start_script(self.order, self.script, files, login)
-            gauge.add(pid)
+            meter.add(pid)
             ended = await self.children.watch(pid)
             self.batch_pid = None
             if not self.children.none_left:
                 await self.children.end_others(self.sessions.keeper_pids())
-            usage = gauge.corrected(pid, ended)
-            add_usage(usage, {**self.children.orphan_usage, "max_rss_kb": 0})
-            return ended.status, usage
+            times, counts = meter.ended(pid, ended)
+            return ended.status, launch.total_usage({0: {**times, **counts}}, {0: self.node.name},
+                                                    self.children.orphan_usage)
         finally:
             self.batch_stderr = None
             files.close()

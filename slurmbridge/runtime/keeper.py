@@ -20,7 +20,8 @@ from typing import Any
 
 from slurmbridge.runtime import execution, frames, helpers, processes
 from slurmbridge.runtime.children import Children, Exit, add_usage
-from slurmbridge.runtime.gauges import MemoryGauge
+from slurmbridge.runtime.gauges import Meter
+from slurmbridge.runtime.gpumeter import meter_of
 from slurmbridge.runtime.pmi import PmiServer
 from slurmbridge.runtime.taskio import Output, StdinPipe
 
@@ -57,7 +58,9 @@ class StepKeeper:
 
     async def run(self) -> None:
         self.children = Children()
-        self.gauge = MemoryGauge(float(self.request.get("gather_s", 0)))
+        has_gpus = any(entry.get("gpus") for entry in self.request["tasks"])
+        self.meter = Meter(float(self.request.get("gather_s", 0)), meter_of(self.children) if has_gpus else None)
+        self.children.before_reaped = self.meter.last_look
         orders = asyncio.create_task(self._obey())
         self._name = str(self.request["node"])
         if facts := self.request.get("pmi"):
@@ -169,7 +172,7 @@ class StepKeeper:
         finally:
             for fd in ours:
                 os.close(fd)
-        self.gauge.add(task.pid)
+        self.meter.add(task.pid, entry.get("gpus", ()))
         return self.children.watch(task.pid)
 
     def _open_terminal(self, task: Task, window: list[int] | None) -> tuple[int, int, int]:
@@ -216,7 +219,8 @@ class StepKeeper:
             _, out, err = await helpers.capture(self.children, [program], environment, self.request["cwd"])
             self._pass_on(task, 1, out)
             self._pass_on(task, 2, err)
-        self.ended.append((task.rank, Exit(result.status, self.gauge.corrected(task.pid, result))))
+        times, counts = self.meter.ended(task.pid, result)
+        self.ended.append((task.rank, Exit(result.status, {**times, **counts})))
         if task.stdin is not None:
             task.stdin.close()
         if self._tell_exits is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from slurmbridge.runtime import environment, stepenv, stepfiles
 from slurmbridge.runtime.binding import bound_gpus
 from slurmbridge.runtime.environment import StepFacts
-from slurmbridge.runtime.gauges import gather_interval_s
+from slurmbridge.runtime.gauges import FROM_GPUS, IN, clock_rate, gather_interval_s, statistics
 from slurmbridge.runtime.stepoptions import StepOptions
 from slurmbridge.runtime.steptypes import StepPlan, StepShare
 
@@ -57,7 +57,7 @@ def _task(running: RunningStep, share: StepShare, index: int, local: int, rank: 
         variables["TMPDIR"] = "/tmp"
     streams = {word: stepfiles.stream_of(running.files[number], names, share.name, index, shown_rank, rank)
                for number, word in enumerate(("stdin", "stdout", "stderr"))}
-    return {"rank": rank, "local": local, "argv": argv, "env": variables,
+    return {"rank": rank, "local": local, "argv": argv, "env": variables, "gpus": gpus,
             "pty": running.opts["pty"] is not None and rank == 0, **streams}
 
 
@@ -120,20 +120,19 @@ def layout_name(step: StepOptions) -> str:
     return name + pack
 
 
-def total_usage(usage: dict[int, dict[str, float]], plan: StepPlan) -> dict[str, Any]:
-    """Of all tasks: CPU seconds in all, the peak memory with its task and node, the least CPU time likewise."""
-    total: dict[str, Any] = {}
-    node_of = {rank: share.name for share in plan.shares for rank in share.tasks}
-    for rank, one in sorted(usage.items()):
-        for name in ("user_cpu_s", "system_cpu_s", "pages", "read_bytes", "write_bytes"):
-            total[name] = total.get(name, 0) + one.get(name, 0)
-        cpu_s = one.get("user_cpu_s", 0) + one.get("system_cpu_s", 0)
-        rss_kb = one.get("max_rss_kb", 0)
-        if rss_kb > total.get("max_rss_kb", -1):
-            total |= {"max_rss_kb": rss_kb, "max_rss_task": rank, "max_rss_node": node_of.get(rank, "")}
-        if cpu_s > total.get("max_cpu_s", -1):
-            total |= {"max_cpu_s": cpu_s, "max_cpu_task": rank, "max_cpu_node": node_of.get(rank, "")}
-        if cpu_s < total.get("min_cpu_s", float("inf")):
-            total |= {"min_cpu_s": cpu_s, "min_cpu_task": rank, "min_cpu_node": node_of.get(rank, "")}
-        total["rss_sum_kb"] = total.get("rss_sum_kb", 0) + rss_kb
-    return total | {"num_tasks": len(usage)} if usage else {}
+def total_usage(usage: dict[int, dict[str, float]], node_of: dict[int, str],
+                orphans: dict[str, float]) -> dict[str, Any]:
+    """Of all tasks (by rank) with what each used (gauges.Meter.ended): CPU seconds, and sacct's statistics.
+
+    ``orphans``: of processes that outlived their tasks; their CPU time counts.
+    """
+    if not usage:
+        return {}
+    total: dict[str, Any] = {name: orphans.get(name, 0) + sum(one.get(name, 0) for one in usage.values())
+                             for name in ("user_cpu_s", "system_cpu_s")}
+    seen = {rank: {name: int(one[name]) for name in _COUNTED if name in one} for rank, one in usage.items()}
+    stats = statistics({rank: counts for rank, counts in seen.items() if counts}, node_of)
+    return total | {"num_tasks": len(usage)} | ({"cpu_khz": clock_rate(), "stats": stats} if stats else {})
+
+
+_COUNTED = (*IN, *FROM_GPUS, "out")

@@ -86,6 +86,7 @@ class KeeperLink:
             self.step.launch_failed(sorted(self._left), str(event["message"]))
             self._left.clear()
         elif name == "gone":
+            self.step.orphans_used(event["usage"])
             self._lost()
             return True
         return False

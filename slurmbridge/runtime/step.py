@@ -71,6 +71,7 @@ class RunningStep:
         self._files: dict[int, int] = {}      # stream -> descriptor of srun's own output file
         self._stdin: StdinSource | None = None
         self._usage: dict[int, dict[str, float]] = {}
+        self._orphans: dict[str, float] = {}
         self.label_width = len(str(self.place.total_tasks - 1)) if self.opts["label"] else 0
 
     @property
@@ -118,7 +119,8 @@ class RunningStep:
             self.client.say(f"Force Terminated StepId={self.step_name}")
         await self._run_hook("epilog")
         self.part.tell("step_ended", step_id=self.step_id, exit_status=self.status or 0,
-                       usage=launch.total_usage(self._usage, plan))
+                       usage=launch.total_usage(self._usage, {rank: share.name for share in plan.shares
+                                                               for rank in share.tasks}, self._orphans))
 
     def _open_files(self, names: stepfiles.Names) -> None:
         """srun's own output files, with its umask and its directory."""
@@ -236,6 +238,11 @@ class RunningStep:
     def keeper_lost(self, node: str, ranks: list[int]) -> None:
         self.client.say(f"error: Node failure on {node}")
         self.tasks_ended(node, ranks, ABORTED_STATUS, {})
+
+    def orphans_used(self, usage: dict[str, float]) -> None:
+        """CPU time of processes that outlived the tasks that started them, on one node."""
+        for name, value in usage.items():
+            self._orphans[name] = self._orphans.get(name, 0) + value
 
     def launch_failed(self, ranks: list[int], message: str) -> None:
         for rank in ranks:
