@@ -334,31 +334,33 @@ class Priorities:
         self._sync()
         wanted = sorted(self._jobs) if job_ids is None else sorted(set(job_ids) & self._jobs.keys())
         shown = [self._jobs[job_id] for job_id in wanted if self._is_shown(self._jobs[job_id], now_s)]
-        numbers = [row for job in shown for row in self._table.rows(job.job_id)]
-        factors = self._factors(np.array(numbers, np.int64), self.computed_s)
+        pairs = [(job, row) for job in shown for row in self._table.rows(job.job_id)]
+        factors = self._factors(np.array([row for _, row in pairs], np.int64), self.computed_s)
         weights, names = self.weights, list(self._partition_index)
-        columns = [(name, column.tolist(), weight) for name, column, weight in (
-            ("age", factors.age, weights.age), ("assoc", factors.assoc, weights.assoc),
-            ("fairshare", factors.fairshare, weights.fairshare), ("jobsize", factors.jobsize, weights.jobsize),
-            ("part", factors.partition, weights.partition), ("qos", factors.qos, weights.qos))]
+        values = [(column.tolist(), (column / (weight or 1)).tolist()) for column, weight in (
+            (factors.age, weights.age), (factors.assoc, weights.assoc), (factors.fairshare, weights.fairshare),
+            (factors.jobsize, weights.jobsize), (factors.partition, weights.partition), (factors.qos, weights.qos))]
+        (age, ages), (assoc, assocs), (share, shares), (size, sizes), (part, parts), (qos, qoses) = values
         tres, priorities = factors.tres.tolist(), factors.priority.tolist()
         out: list[dict[str, Any]] = []
-        for job in shown:
-            fixed = job.priority if job.priority_fixed else 0
-            for number in self._table.rows(job.job_id):
-                at = len(out)
-                row: dict[str, Any] = {
-                    "job_id": job.job_id, "partition": names[self._table.partition_of(number)], "user": job.user_name,
-                    "uid": job.uid, "account": job.account, "qos_name": job.qos, "direct_priority": fixed,
-                    "site": job.site_factor, "site_norm": float(job.site_factor), "nice": job.nice,
-                    "priority": fixed or priorities[at]}
-                for name, values, weight in columns:
-                    value = 0.0 if fixed else values[at]
-                    row[name], row[f"{name}_norm"] = value, value / weight if weight else 0.0
-                found = {} if fixed else {name: cost for name, cost in zip(weights.tres, tres[at]) if cost}
-                row["tres"] = found
-                row["tres_norm"] = {name: cost / weights.tres[name] for name, cost in found.items()}
-                out.append(row)
+        for at, (job, number) in enumerate(pairs):
+            row: dict[str, Any] = {
+                "job_id": job.job_id, "partition": names[self._table.partition_of(number)], "user": job.user_name,
+                "uid": job.uid, "account": job.account, "qos_name": job.qos, "direct_priority": 0,
+                "site": job.site_factor, "site_norm": float(job.site_factor), "nice": job.nice,
+                "priority": priorities[at], "age": age[at], "age_norm": ages[at], "assoc": assoc[at],
+                "assoc_norm": assocs[at], "fairshare": share[at], "fairshare_norm": shares[at], "jobsize": size[at],
+                "jobsize_norm": sizes[at], "part": part[at], "part_norm": parts[at], "qos": qos[at],
+                "qos_norm": qoses[at]}
+            found = {name: cost for name, cost in zip(weights.tres, tres[at]) if cost}
+            if job.priority_fixed and job.priority:
+                found = {}
+                row["direct_priority"] = row["priority"] = job.priority
+                for name in ("age", "assoc", "fairshare", "jobsize", "part", "qos"):
+                    row[name] = row[f"{name}_norm"] = 0.0
+            row["tres"] = found
+            row["tres_norm"] = {name: cost / weights.tres[name] for name, cost in found.items()}
+            out.append(row)
         return out
 
     def _is_shown(self, job: JobRecord, now_s: float) -> bool:
