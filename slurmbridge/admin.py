@@ -49,7 +49,7 @@ def up(state: StateOption = None,
        config: Annotated[str | None, typer.Option("--config", help="slurmbridge.yaml.")] = None,
        engine: Annotated[str | None, typer.Option("--engine", help="local | simulated")] = None,
        foreground: Annotated[bool, typer.Option("--foreground", help="Do not detach.")] = False,
-       clock: Annotated[float | None, typer.Option("--clock", help="The time it shall be (epoch seconds).")] = None,
+       clock: Annotated[float | None, typer.Option("--clock", help="What time it shall stay (epoch seconds).")] = None,
        ) -> None:
     """Starts a controller and prints its address once it serves."""
     from slurmbridge.api.daemon import Options, StartError, daemonize, run_foreground
@@ -184,6 +184,33 @@ def import_usage(file: Annotated[str, typer.Argument(help="Output of sshare -alP
                  state: StateOption = None) -> None:
     """Takes over the raw usage of every user association (sshare -alP)."""
     raise typer.Exit(_call(state, "import-usage", os.path.abspath(file)))
+
+
+@importing.command("events")
+def import_events(file: Annotated[str, typer.Argument(help="Output of sacctmgr -P show event.")],
+                  state: StateOption = None) -> None:
+    """Takes over when nodes were down and what the cluster consisted of (sacctmgr -P show event)."""
+    raise typer.Exit(_call(state, "import-events", os.path.abspath(file)))
+
+
+@importing.command("reservations")
+def import_reservations(file: Annotated[str, typer.Argument(help="Output of sacctmgr -P show reservation.")],
+                        assoc_ids: Annotated[str | None, typer.Option(
+                            "--assoc-ids", help="What their numbers of associations are: ID|Account|User.")] = None,
+                        state: StateOption = None) -> None:
+    """Takes over reservations of the past (sacctmgr -P show reservation)."""
+    raise typer.Exit(_call(state, "import-reservations", os.path.abspath(file), *(
+        [os.path.abspath(assoc_ids)] if assoc_ids else [])))
+
+
+@importing.command("history")
+def import_history(file: Annotated[str, typer.Argument(help="Output of sacct -D -P.")],
+                   suspended: Annotated[str | None, typer.Option(
+                       "--suspended", help="When jobs were suspended: DBIndex|Start|End.")] = None,
+                   state: StateOption = None) -> None:
+    """Takes over jobs of the past with their steps (sacct -D -P)."""
+    raise typer.Exit(_call(state, "import-history", os.path.abspath(file), *(
+        [os.path.abspath(suspended)] if suspended else [])))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -4,6 +4,8 @@ They sort by the time at which a job's run was first recorded, so the ledger's n
 """
 from __future__ import annotations
 
+import threading
+
 _SEQUENCES = 1 << 10
 
 
@@ -13,8 +15,10 @@ class SluidSource:
     def __init__(self, cluster_id: int, last: int = 0) -> None:
         self._cluster = cluster_id << 52
         self._last = last & ((1 << 52) - 1) if last >> 52 == cluster_id else 0
+        self._lock = threading.Lock()         # an import takes its numbers in a thread of its own
 
     def next(self, now_s: float) -> int:
         candidate = int(now_s * 1000) * _SEQUENCES
-        self._last = max(candidate, self._last + 1)
-        return self._cluster | self._last
+        with self._lock:
+            self._last = max(candidate, self._last + 1)
+            return self._cluster | self._last

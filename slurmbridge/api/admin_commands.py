@@ -9,9 +9,11 @@ from slurmbridge import __version__
 from slurmbridge.api.session import ClientSession
 from slurmbridge.slurm import durations, states
 from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.zones import Zone
 from slurmbridge.views.session import Reply
 
-USAGE_LIMIT = 64 << 20
+USAGE_LIMIT = IMPORT_LIMIT = 64 << 20
+IMPORTS = ("events", "reservations", "history")
 
 
 class UsageFileError(ValueError):
@@ -43,7 +45,7 @@ def parse_usage(text: str) -> list[tuple[str, str, float]]:
 
 
 async def run(argv: Sequence[str], env: Mapping[str, str], session: ClientSession) -> Reply:
-    """``status``, ``shutdown`` or ``import-usage FILE``."""
+    """``status``, ``shutdown``, ``import-usage FILE`` or ``import-KIND FILE [FILE]``."""
     what = argv[0] if argv else ""
     if what == "status":
         return Reply(stdout=status_text(session))
@@ -62,7 +64,25 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: ClientSessio
         except (UsageFileError, SlurmError) as error:
             return Reply(stderr=f"slurmbridge: {argv[1]}: {error}\n", exit_code=1)
         return Reply(stdout=f"usage of {len(rows)} associations imported\n")
+    if what.removeprefix("import-") in IMPORTS and len(argv) in (2, 3):
+        return await _import(what.removeprefix("import-"), argv[1:], env, session)
     return Reply(stderr=f"slurmbridge: unknown request {what!r}\n", exit_code=1)
+
+
+async def _import(kind: str, paths: Sequence[str], env: Mapping[str, str], session: ClientSession) -> Reply:
+    """Records of another Slurm: the file, and the one that explains it where there is one."""
+    texts = []
+    for path in paths:
+        try:
+            texts.append((await session.read_file(path, IMPORT_LIMIT)).decode("utf-8", "surrogateescape"))
+        except OSError as error:
+            return Reply(stderr=f"slurmbridge: {path}: {error.strerror}\n", exit_code=1)
+    more = texts[1] if len(texts) > 1 else ""
+    acts: Any = session.acts
+    try:
+        return Reply(stdout=await acts.import_records(session.identity, kind, texts[0], more, Zone.of(env)))
+    except SlurmError as error:
+        return Reply(stderr=f"slurmbridge: {paths[0]}: {error}\n", exit_code=1)
 
 
 def status_text(session: ClientSession) -> str:

@@ -44,7 +44,7 @@ class StartError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What ``slurmbridge up`` was told. ``clock_epoch``: what time it shall be (None: it is)."""
+    """What ``slurmbridge up`` was told. ``clock_epoch``: what time it shall be, for ever (None: it is)."""
 
     state: Path
     slurm_conf: Path | None = None
@@ -74,8 +74,7 @@ class Options:
 def make_clock(epoch: float | None) -> Callable[[], float]:
     if epoch is None:
         return time.time
-    offset = epoch - time.time()
-    return lambda: time.time() + offset
+    return lambda: epoch
 
 
 def load_conf(options: Options) -> SlurmConf:

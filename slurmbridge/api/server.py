@@ -27,7 +27,8 @@ from slurmbridge.views.session import Acts, Identity, Invocation, Reply, Views
 log = logging.getLogger(__name__)
 
 COMMANDS = (
-    "sbatch", "srun", "salloc", "squeue", "scancel", "scontrol", "sinfo", "sacct", "sprio", "sshare", "sacctmgr")
+    "sbatch", "srun", "salloc", "squeue", "scancel", "scontrol", "sinfo", "sacct", "sprio", "sshare", "sacctmgr",
+    "sreport")
 FIRST_FRAME_S = 60.0
 INPUT_AHEAD = 4 << 20
 Command = Callable[[tuple[str, ...], Any, ClientSession], Awaitable[Reply]]

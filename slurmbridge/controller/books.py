@@ -1,0 +1,178 @@
+"""The controller's bookkeeping beside the jobs: usage rolled up every hour, and other Slurms' records taken in.
+
+The roll-up reads the ledger over a connection of its own, in a thread; the event loop only starts it.
+"""
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from errno import EINVAL
+from typing import Any
+
+from slurmbridge.accounting import operations as ops
+from slurmbridge.accounting.history import HistoryError, read_events, read_history
+from slurmbridge.accounting.reservation_history import order_of, read_reservations
+from slurmbridge.accounting.rolling import ROLLED, Roller, Settings, default_qos_of, hour_of
+from slurmbridge.accounting.rollup import HOUR_S
+from slurmbridge.controller.world import World
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.zones import Zone
+from slurmbridge.views.records import JobRecord
+
+log = logging.getLogger(__name__)
+SETTLING_S = 30.0
+"""How long after an hour's end its last records are waited for; a report does not wait."""
+ORDER = "association_order"
+FIRST_CONFIGURED_TRES = 1001
+BATCH = 2000
+
+
+class Books:
+    """``open_events`` and ``last_events`` are the controller's: which event of each node goes on, and what it said."""
+
+    def __init__(self, world: World, meta: Mapping[str, str], open_events: dict[str, float],
+                 last_events: dict[str, tuple[str, str, int | None]]) -> None:
+        self._world = world
+        self._zone = Zone.of(os.environ)
+        self._roller = Roller(world.ledger.url, world.ledger.write_and_wait)
+        self._open_events, self._last_events = open_events, last_events
+        self._ranks = _ranks(meta.get(ORDER))
+        self._rolled = float(meta.get(ROLLED, "0"))
+        self._busy = asyncio.Lock()
+        self._failed_at = 0.0
+        self._late: asyncio.Future[None] | None = None
+
+    def close(self) -> None:
+        self._roller.close()
+
+    # --- the roll-up
+    async def tick(self) -> None:
+        """To be called often: rolls up when an hour is over."""
+        now = self._world.now()
+        if now >= self._rolled + HOUR_S + SETTLING_S and not self._busy.locked() and now - self._failed_at > 60:
+            try:
+                await self.catch_up()
+            except Exception:
+                self._failed_at = now
+                log.exception("usage could not be rolled up; it is tried again")
+
+    async def catch_up(self) -> None:
+        """All full hours are rolled up when this returns. Raises LedgerError."""
+        async with self._busy:
+            now = self._world.now()
+            if now < self._rolled + HOUR_S:
+                return
+            data, conf = self._world.accounting, self._world.conf
+            tracked = conf.values.get("TrackWCKey", "no").lower() in ("yes", "1", "true", "up")
+            settings = Settings(self._zone, dict(data.tres), default_qos_of(data), tracked, self._ranks)
+            await asyncio.to_thread(self._roller.catch_up, settings, now)
+            self._rolled = hour_of(self._zone, int(now))
+
+    def run_ended(self, job: JobRecord) -> None:
+        """An end that became known after its hour was rolled up (the controller was away) is counted all the same."""
+        if job.end_s is not None and job.end_s < self._rolled:
+            self._late = asyncio.ensure_future(self.changed_since(job.start_s or job.end_s))
+
+    async def changed_since(self, time_s: float) -> None:
+        """What was rolled up after this time is worked out again."""
+        if time_s >= self._rolled:
+            return
+        async with self._busy:
+            self._rolled = float(hour_of(self._zone, int(time_s)))
+            self._world.journal.add(ops.SaveMeta(ROLLED, str(int(self._rolled))))
+            await self._world.journal.durable()
+
+    # --- imports
+    async def take_over(self, kind: str, text: str, more: str, zone: Zone) -> str:
+        """``kind``: history (more: suspensions), events or reservations (more: ids of associations). What was done, as
+        a line for the administrator. Raises SlurmError, nothing taken over."""
+        ids = {(record.account, record.user): record.id for record in self._world.accounting.associations.values()
+               if not record.partition and not record.deleted}
+        readers: dict[str, Callable[[], Sequence[ops.Operation]]] = {
+            "events": lambda: list(read_events(text, zone)),
+            "reservations": lambda: list(read_reservations(text, zone, ids, associations=more)),
+            "history": lambda: list(read_history(
+                text, zone, self._world.ledger.next_db_index, suspended=more, ids=ids))}
+        try:
+            operations = list(await asyncio.to_thread(readers[kind]))
+        except HistoryError as error:
+            raise SlurmError(EINVAL, str(error)) from None
+        if kind == "events":
+            operations = self._joined(operations)
+        if kind == "reservations" and more:
+            order = order_of(more, ids)
+            self._ranks = {number: place for place, number in enumerate(order)}
+            operations.append(ops.SaveMeta(ORDER, json.dumps(order)))
+        operations = [*self._new_tres(operations), *operations]
+        for start in range(0, len(operations), BATCH):
+            await self._world.ledger.write(operations[start:start + BATCH])
+        for operation in operations:
+            if isinstance(operation, ops.SaveRun):
+                self._world.jobs.next_id = max(self._world.jobs.next_id, operation.job[1] + 1)
+        await self.changed_since(min((_since(operation) for operation in operations), default=self._rolled))
+        if kind == "history":
+            await self.catch_up()
+        counted = sum(isinstance(one, ops.SaveRun | ops.SaveEvent | ops.SaveReservation) for one in operations)
+        return f"{counted} {'runs of jobs' if kind == 'history' else kind} imported\n"
+
+    def _new_tres(self, operations: Sequence[ops.Operation]) -> list[ops.Operation]:
+        """TRES that the records name and that were not known here."""
+        tres = self._world.accounting.tres
+        named = dict.fromkeys(name for operation in operations for name in _tres_of(operation))
+        found: list[ops.Operation] = []
+        for name in named:
+            if name not in tres:
+                tres[name] = max(FIRST_CONFIGURED_TRES - 1, *tres.values()) + 1
+                found.append(ops.SaveTres(name, tres[name]))
+        if found:
+            self._world.accounting.generation += 1
+        return found
+
+    def _joined(self, operations: Sequence[ops.Operation]) -> list[ops.Operation]:
+        """Their events before ours. The cluster's own that had not ended is the one that goes on, where it is of the
+        same size; an outage that had not ended goes on until the node's next change."""
+        result: list[ops.Operation] = []
+        for event in operations:
+            if isinstance(event, ops.SaveEvent) and event.end_s is None:
+                own = self._open_events.get(event.node)
+                if event.node and own is None:
+                    self._open_events[event.node] = event.start_s
+                    self._last_events[event.node] = (event.state, event.reason, event.reason_uid)
+                elif not event.node and not event.state_raw and own is not None and event.start_s < own:
+                    if self._is_same_size(event.tres):
+                        result.append(ops.DropEvent("", own))
+                        self._open_events[""] = event.start_s
+                    else:
+                        event = ops.SaveEvent("", event.start_s, own, event.state, event.reason, event.reason_uid,
+                                              event.tres, event.nodes)
+            result.append(event)
+        return result
+
+    def _is_same_size(self, tres: Mapping[str, int]) -> bool:
+        nodes = self._world.nodes.values()
+        return (tres.get("cpu"), tres.get("node")) == (sum(node.cpus for node in nodes), len(nodes))
+
+
+def _ranks(text: str | None) -> dict[int, int]:
+    return {number: place for place, number in enumerate(json.loads(text))} if text else {}
+
+
+def _since(operation: ops.Operation) -> float:
+    """The earliest time whose usage the operation changes."""
+    if isinstance(operation, ops.SaveRun):
+        return float(operation.job[17] or operation.job[16])      # eligible, or submitted
+    if isinstance(operation, ops.SaveEvent | ops.SaveReservation):
+        return operation.start_s
+    return float("inf")
+
+
+def _tres_of(operation: ops.Operation) -> Mapping[str, Any]:
+    if isinstance(operation, ops.SaveEvent | ops.SaveReservation):
+        return operation.tres
+    if isinstance(operation, ops.SaveRun):
+        data: dict[str, Any] = json.loads(operation.job[-1])
+        return data.get("tres_alloc") or {}
+    return {}
