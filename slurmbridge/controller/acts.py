@@ -21,6 +21,7 @@ from slurmbridge.controller.world import World
 from slurmbridge.slurm import errors, states
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.jobspec import JobRequest
+from slurmbridge.slurm.zones import Zone
 from slurmbridge.views.records import JobRecord
 from slurmbridge.views.session import Identity, Invocation, SubmitResult, WillRun
 
@@ -271,6 +272,10 @@ class ControllerActs:
         self._super(caller)
         self._service.import_usage(rows)
         await self._durable()
+
+    async def import_records(self, caller: Identity, kind: str, text: str, more: str, zone: Zone) -> str:
+        self._super(caller)
+        return await self._service.books.take_over(kind, text, more, zone)
 
     # --- waiting
     async def wait_job_start(self, job_id: int) -> JobRecord:

@@ -17,6 +17,7 @@ from slurmbridge.accounting.operations import AddChange, SaveEvent, SaveMeta, Sa
 from slurmbridge.cluster.port import Engine
 from slurmbridge.controller import access, queueing, recovery
 from slurmbridge.controller.acts import ControllerActs
+from slurmbridge.controller.books import Books
 from slurmbridge.controller.events import EngineNews
 from slurmbridge.controller.inventory import make_nodes, make_partitions
 from slurmbridge.controller.jobs import JobStore
@@ -101,6 +102,8 @@ class Controller:
         world.usage_ended = self._usage_ended
         self._node_events: dict[str, float] = dict(state.open_events)
         self._last_events: dict[str, tuple[str, str, int | None]] = {}
+        self.books = Books(world, meta, self._node_events, self._last_events)
+        world.roll_up = self.books.catch_up
         self.views = ControllerViews(world, queries)
         self.acts = ControllerActs(world, self.life, self.submission, self.node_updates, self.partition_updates, self)
         self._last_meta = now
@@ -152,6 +155,7 @@ class Controller:
             try:
                 self.timers.run()
                 self._save_meta()
+                await self.books.tick()
             except Exception:
                 log.exception("timers")
 
@@ -184,6 +188,7 @@ class Controller:
         qos = [world.accounting.qos.get(name) for name in {job.qos, getattr(
             world.partitions.get(job.partition), "qos", "")}]
         self.journal.add(SaveUsage(tuple(world.limits.chain(job.assoc_id)), tuple(one for one in qos if one)))
+        self.books.run_ended(job)
 
     def _save_usage(self) -> None:
         accounting = self.world.accounting
@@ -223,6 +228,7 @@ class Controller:
             with contextlib.suppress(Exception):
                 await self.journal.acknowledged()
         await self.world.engine.close()
+        self.books.close()
         self.ledger.close()
 
     async def _end_runs(self) -> None:

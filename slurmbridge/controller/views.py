@@ -58,4 +58,6 @@ class ControllerViews:
         """Waits for what is being written, so that a user finds what was acknowledged."""
         with contextlib.suppress(NotDurable):
             await self._world.journal.acknowledged()
+        if kind in ("usage", "cluster_usage"):
+            await self._world.roll_up()
         return list(await self._queries.ask(kind, **filters))

@@ -5,7 +5,7 @@ No behaviour lives here but the few look-ups that several parts need; each part 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,7 @@ class World:
     refresh_priorities: Callable[[], None] = lambda: None
     usage_ended: Callable[[JobRecord], None] = lambda job: None           # a run's usage was added
     node_changed: Callable[[NodeRecord], None] = lambda node: None        # events of sacctmgr, ledger
+    roll_up: Callable[[], Awaitable[None]] = None             # type: ignore[assignment]   # usage of all full hours
     shapes: dict[tuple[int, str], tuple[JobRequest, Shape]] = field(default_factory=dict)     # of pending jobs
     admitted: dict[tuple[Shape, str], Admission | Refusal] = field(default_factory=dict)      # until nodes change
     nodes_returned: bool = False              # slurmctld's main pass is not woken by nodes: its backfill is first then
