@@ -178,7 +178,8 @@ class Judge:
         over = all(is_over(record) for record in records)
         well = all(record.state == states.COMPLETED for record in records)
         if test.kind == "after":
-            begun = all(record.state != states.PENDING and states.CONFIGURING not in record.flags for record in records)
+            begun = all(record.state != states.PENDING and states.CONFIGURING not in record.flags
+                        and not (test.task == WHOLE_ARRAY and record.array_pending) for record in records)
             started = [record.start_s or 0.0 for record in records]
             met = begun and (not test.delay_min or self._now - max(started) >= test.delay_min * 60)
             return FULFILLED if met else UNFULFILLED

@@ -161,6 +161,7 @@ class JobLife:
 
     def _do_running(self, job: JobRecord, cause: Cause, event: Event) -> None:
         job.reason = "None"
+        self.judge_dependents()
 
     # --- end
     def _do_end(self, job: JobRecord, cause: Cause, event: Event) -> None:
@@ -414,7 +415,8 @@ class JobLife:
     def _blocked_by_name(self, job: JobRecord) -> bool:
         """singleton: another job of this name and user is before it, or runs."""
         for other in self.world.jobs.unfinished_with_name(job.uid, job.name):
-            if other.job_id == job.job_id or (job.array_job_id and other.array_job_id == job.array_job_id):
+            if other.job_id == job.job_id or (job.array_job_id and other.array_job_id == job.array_job_id) \
+                    or other.state in states.FINISHED or (job.het_job_id and job.het_job_id == other.het_job_id):
                 continue
             if other.state != states.PENDING or other.job_id < job.job_id:
                 return True
