@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from slurmbridge.commands import node_view, scontrol_assoc, scontrol_step
+from slurmbridge.commands import node_view, scontrol_assoc, scontrol_reservation, scontrol_step
 from slurmbridge.commands.common import holds_task
 from slurmbridge.commands.scontrol_call import Call, starts
 from slurmbridge.commands.scontrol_config import config_text
@@ -216,13 +216,6 @@ async def _config(call: Call, text: str | None, rest: Sequence[str]) -> None:
     call.print(config_text(call.session.views, call.style))
 
 
-async def _reservations(call: Call, text: str | None, rest: Sequence[str]) -> None:
-    if text is not None:
-        call.missing(f"Reservation {text} not found")
-    elif not call.quiet:
-        call.print("No reservations in the system\n")
-
-
 async def _licenses(call: Call, text: str | None, rest: Sequence[str]) -> None:
     """The site's licences, with how many running jobs asked for."""
     totals = _counts(call.session.views.conf.values.get("Licenses", ""))
@@ -283,5 +276,6 @@ _ENTITIES: tuple[tuple[str, int, Act], ...] = (
     ("Federations", 1, _nothing), ("hostnames", 5, _host_names), ("hostlist", 5, _host_list),
     ("hostlistsorted", 9, _host_list_sorted), ("jobs", 1, _jobs), ("jobid", 1, _jobs), ("licenses", 2, _licenses),
     ("nodes", 1, _nodes), ("partitions", 2, _partitions), ("partitionname", 2, _partitions),
-    ("reservations", 1, _reservations), ("reservationname", 1, _reservations), ("slurmd", 2, _slurmd),
+    ("reservations", 1, scontrol_reservation.show), ("reservationname", 1, scontrol_reservation.show),
+    ("slurmd", 2, _slurmd),
     ("steps", 2, _steps), ("topoconf", 5, _nothing), ("topology", 1, _nothing))

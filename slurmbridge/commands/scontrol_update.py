@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from slurmbridge.commands import scontrol_reservation
 from slurmbridge.commands.common import holds_task, uid_of
 from slurmbridge.commands.scontrol_acts import on_jobs, written_id
 from slurmbridge.commands.scontrol_call import Call, Refused, Void, starts
@@ -34,7 +35,7 @@ async def update(call: Call, argv: Sequence[str]) -> None:
         if any(starts(tag, "JobId", 3) or starts(tag, "JobName", 3) for tag in tags):
             await _update_job(call, words)
         elif any(starts(tag, "ReservationName", 3) for tag in tags):
-            call.fail("slurm_update error: Requested reservation is invalid")
+            await scontrol_reservation.update(call, words)
         elif any(starts(tag, "NodeName", 3) for tag in tags):
             await update_node(call, words)
         elif any(starts(tag, "PartitionName", 3) for tag in tags):
@@ -62,7 +63,7 @@ def _tags(words: Sequence[str]) -> list[str]:
 
 
 async def create(call: Call, argv: Sequence[str]) -> None:
-    """create partition; nodes and reservations are refused."""
+    """create partition and reservation; nodes are refused."""
     if len(argv) < 2:
         call.fail(f"too few arguments for {argv[0]} keyword")
         return
@@ -78,13 +79,16 @@ async def create(call: Call, argv: Sequence[str]) -> None:
                 call.exit_code = 1
             return
         if starts(tag, "ReservationName", 3):
-            call.fail("Error creating the reservation: " + errors.strerror(errors.ESLURM_NOT_SUPPORTED))
+            try:
+                await scontrol_reservation.create(call, argv[1:])
+            except Refused:
+                call.exit_code = 1
             return
     call.error(f"Invalid creation entity: {argv[1]}")
 
 
 async def delete(call: Call, argv: Sequence[str]) -> None:
-    """delete partition."""
+    """delete partition and reservation."""
     words = argv[1:]
     if not words:
         call.fail(f"too few arguments for {argv[0]} keyword")
@@ -103,7 +107,7 @@ async def delete(call: Call, argv: Sequence[str]) -> None:
     elif starts(tag, "NodeName", 3):
         call.fail(f"delete_node {words[0]}: {errors.strerror(errors.ESLURM_NOT_SUPPORTED)}")
     elif starts(tag, "ReservationName", 3):
-        call.fail(f"delete_reservation {words[0]}: Requested reservation is invalid")
+        await scontrol_reservation.delete(call, words[0], value)
     else:
         call.fail(f"Invalid deletion entity: {words[0]}")
 

@@ -14,6 +14,7 @@ from slurmbridge.controller.job_update import JobUpdate
 from slurmbridge.controller.journal import NotDurable
 from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.node_updates import NodeUpdates, PartitionUpdates
+from slurmbridge.controller.reservation_updates import ReservationUpdates
 from slurmbridge.controller.submission import Submission
 from slurmbridge.controller.transitions import Event, Phase, phase_of
 from slurmbridge.controller.update_keys import KEYS
@@ -30,12 +31,13 @@ class ControllerActs:
     """``views.session.Acts`` over the world. ``service`` offers what concerns the controller as a whole."""
 
     def __init__(self, world: World, life: JobLife, submission: Submission, node_updates: NodeUpdates,
-                 partition_updates: PartitionUpdates, service: Any) -> None:
+                 partition_updates: PartitionUpdates, reservations: ReservationUpdates, service: Any) -> None:
         self._world = world
         self._life = life
         self._submission = submission
         self._nodes = node_updates
         self._partitions = partition_updates
+        self._reservations = reservations
         self._service = service
 
     async def _durable(self) -> None:
@@ -261,6 +263,20 @@ class ControllerActs:
     async def delete_partition(self, caller: Identity, name: str) -> None:
         self._super(caller)
         self._partitions.delete(name)
+        await self._durable()
+
+    # --- reservations
+    async def create_reservation(self, caller: Identity, request: Mapping[str, str]) -> str:
+        name = self._reservations.create(caller, request)
+        await self._durable()
+        return name
+
+    async def update_reservation(self, caller: Identity, name: str, changes: Mapping[str, str]) -> None:
+        self._reservations.update(caller, name, changes)
+        await self._durable()
+
+    async def delete_reservation(self, caller: Identity, name: str) -> None:
+        self._reservations.delete(caller, name)
         await self._durable()
 
     # --- accounting

@@ -16,6 +16,7 @@ def snapshot(world: World, queue: QueueColumns | None = None, *, planned: BoolAr
     return Snapshot(
         now_s=int(world.now()), cluster=world.columns, queue=world.queue if queue is None else queue,
         settings=world.settings, planned=planned, licenses_used=licenses_used(world),
+        reservations=world.reservation_book.for_scheduler() if world.reservations else (),
         limits=world.limits.book() if limits and world.limits.enforced else None,
         preemption=preemption(world, preempting))
 

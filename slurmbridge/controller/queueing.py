@@ -154,6 +154,7 @@ def eligible(world: World, job: JobRecord) -> bool:
     """Not held, nothing it still waits for but resources."""
     return (job.priority != 0 and not job.dependency and job.reason not in NOT_ELIGIBLE
             and (job.eligible_s is None or job.eligible_s <= world.now())
+            and (not job.request.reservation or world.reservation_book.may_start(job))
             and not (job.array_pending and job.array_max_running and free_tasks(world, job) <= 0))
 
 
@@ -325,7 +326,7 @@ def _admission(world: World, job: JobRecord, partition: str) -> scheduler.Admiss
     limit = job.time_limit_min
     known = world.admitted.get((shape, partition))
     most = world.partitions[partition].max_time_min
-    if known is not None and not (limit and most and limit > most):
+    if known is not None and not (limit and most and limit > most) and not world.reservations:
         return known
     answer = scheduler.admit(pass_input.snapshot(world, limits=False), shape, partition, uid=job.uid,
                              time_limit_s=FOREVER_S if limit is None or limit == UNLIMITED_MIN else limit * 60)

@@ -29,6 +29,8 @@ from slurmbridge.controller.node_updates import NodeUpdates, PartitionUpdates
 from slurmbridge.controller.nodes import show_to_scheduler
 from slurmbridge.controller.passes import Passes
 from slurmbridge.controller.priorities import Priorities
+from slurmbridge.controller.reservation_updates import ReservationUpdates
+from slurmbridge.controller.reservations import META_KEY, Reservations
 from slurmbridge.controller.submission import Submission
 from slurmbridge.controller.timers import Timers
 from slurmbridge.controller.transitions import Event
@@ -83,9 +85,12 @@ class Controller:
         world.limits = LimitBooks(conf, state.accounting, world.partitions, jobs.active.values, clock)
         world.limits.billing = world.priorities.billing
         world.limits.accrued_until_s = lambda: world.priorities.last_ran_s
+        self.reservations = world.reservation_book = Reservations(world, lambda job: queueing.refresh(world, job))
+        self.reservations.load(meta.get(META_KEY))
         self.life = JobLife(world)
         self.submission = Submission(world)
         self.timers = Timers(world, self.life)
+        self.reservations.arm = self.timers.arm
         self.news = EngineNews(world, self.life, self.timers.ends_at)
         self.launching = Launching(world, self.life, self.timers.ends_at)
         self.passes = Passes(world, self.life)
@@ -105,7 +110,8 @@ class Controller:
         self.books = Books(world, meta, self._node_events, self._last_events)
         world.roll_up = self.books.catch_up
         self.views = ControllerViews(world, queries)
-        self.acts = ControllerActs(world, self.life, self.submission, self.node_updates, self.partition_updates, self)
+        self.acts = ControllerActs(world, self.life, self.submission, self.node_updates, self.partition_updates,
+                                   ReservationUpdates(world, self.reservations), self)
         self._last_meta = now
         self._saved_ran: float | None = None
         self._saved_usage = 0.0
@@ -150,10 +156,13 @@ class Controller:
             self.stopped.set()
 
     async def _tick(self) -> None:
+        world = self.world
         while True:
             await asyncio.sleep(TICK_S)
             try:
                 self.timers.run()
+                if world.reservations:
+                    self.reservations.run()
                 self._save_meta()
                 await self.books.tick()
             except Exception:

@@ -212,7 +212,7 @@ class Submission:
         self._dependency(job, request)
         submission_checks.check_batch_features(request)
         if request.reservation:
-            raise SlurmError(errors.ESLURM_RESERVATION_INVALID)
+            world.reservation_book.check(job)
         self._priority(job, request, now)
         queueing.name_files(world, job)
         return job

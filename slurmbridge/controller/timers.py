@@ -90,7 +90,18 @@ class Timers:
         return min(later) if later else self._world.now() + 1
 
     def ends_at(self, job: JobRecord) -> float | None:
-        """Epoch seconds at which the time limit, with OverTimeLimit, ends the job; None: never."""
+        """Epoch seconds at which the time limit, with OverTimeLimit, or its reservation ends the job; None: never."""
+        limit = self._time_limit_ends_at(job)
+        record = self._world.reservation_book.of(job) if job.request.reservation else None
+        if record is None or "FLEX" in record.flags:
+            return limit
+        over_min = int(self._world.conf.values.get("ResvOverRun") or 0)
+        if over_min >= UNLIMITED_OVER_MIN:
+            return limit
+        end = float(record.end_s + over_min * 60)
+        return end if limit is None else min(limit, end)
+
+    def _time_limit_ends_at(self, job: JobRecord) -> float | None:
         if job.time_limit_min is None or job.time_limit_min == UNLIMITED_MIN or job.start_s is None:
             return None
         partition = self._world.partitions.get(job.partition)

@@ -8,7 +8,7 @@ from typing import Any
 from slurmbridge.controller.journal import NotDurable
 from slurmbridge.controller.world import World
 from slurmbridge.slurm.settings import SlurmConf
-from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord
+from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord, ReservationRecord
 
 
 class ControllerViews:
@@ -33,6 +33,10 @@ class ControllerViews:
     @property
     def partitions(self) -> Mapping[str, PartitionRecord]:
         return self._world.partitions
+
+    @property
+    def reservations(self) -> Mapping[str, ReservationRecord]:
+        return self._world.reservations
 
     @property
     def accounting(self) -> AssociationData:

@@ -20,11 +20,12 @@ from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import SchedulerSettings
 from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.slurm.settings import SlurmConf
-from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord
+from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord, ReservationRecord
 
 if TYPE_CHECKING:
     from slurmbridge.controller.limit_book import LimitBooks
     from slurmbridge.controller.priorities import Priorities
+    from slurmbridge.controller.reservations import Reservations
 
 
 @dataclass(slots=True)
@@ -47,6 +48,8 @@ class World:
     boot_s: float = 0.0
     priorities: Priorities = None             # type: ignore[assignment]
     limits: LimitBooks = None                 # type: ignore[assignment]
+    reservations: dict[str, ReservationRecord] = field(default_factory=dict)                  # by name
+    reservation_book: Reservations = None     # type: ignore[assignment]
     wake: Callable[[], None] = lambda: None   # a pass should look at the queue soon
     split: Callable[[JobRecord, int], JobRecord] = None       # type: ignore[assignment]   # queueing.split
     judge: Callable[[JobRecord], None] = lambda job: None                 # tests the job's dependencies

@@ -92,7 +92,8 @@ class JobRecord:
     reason_desc: str = ""                     # extra text some reasons carry
     reason_before: str = ""                   # last reason but None, Priority, Resources that it waited for (sacct's)
     state: str = "PENDING"
-    flags: set[str] = field(default_factory=set)             # COMPLETING, CONFIGURING, REQUEUED, REQUEUE_HOLD, SPECIAL_EXIT…
+    # COMPLETING, CONFIGURING, REQUEUED, REQUEUE_HOLD, SPECIAL_EXIT…
+    flags: set[str] = field(default_factory=set)
     scheduler: str = "Main"                   # who looked at it last: Main | Backfill
     last_sched_eval_s: float | None = None
     # times
@@ -156,7 +157,8 @@ class JobRecord:
     @property
     def shown_state(self) -> str:
         """The one word squeue shows: a flag hides the base state."""
-        for flag in ("COMPLETING", "CONFIGURING", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUED", "STOPPED", "SIGNALING"):
+        for flag in ("COMPLETING", "CONFIGURING", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUED", "STOPPED",
+                     "SIGNALING"):
             if flag in self.flags:
                 return flag
         return self.state
@@ -184,7 +186,8 @@ class NodeRecord:
     port: int = 0
     arch: str = "x86_64"
     os: str = ""
-    # state: base IDLE|DOWN|UNKNOWN|FUTURE (ALLOCATED and MIXED follow from use) + flags DRAIN, FAIL, MAINT, PLANNED, NOT_RESPONDING, COMPLETING…
+    # state: base IDLE|DOWN|UNKNOWN|FUTURE (ALLOCATED and MIXED follow from use)
+    # + flags DRAIN, FAIL, MAINT, PLANNED, NOT_RESPONDING, COMPLETING…
     base_state: str = "IDLE"
     flags: set[str] = field(default_factory=set)
     reason: str = ""
@@ -261,6 +264,39 @@ class PartitionRecord:
 
 
 @dataclass(slots=True)
+class ReservationRecord:
+    """An advance reservation (scontrol(1)). Lists are as given; ``*_not``: those listed may not use it."""
+
+    id: int
+    name: str
+    start_s: int                              # TIME_FLOAT: seconds from now
+    end_s: int
+    duration_s: int | None = None             # None: up to end_s
+    nodes: tuple[str, ...] = ()
+    cores: dict[str, tuple[int, ...]] = field(default_factory=dict)   # core numbers by node; {}: whole nodes
+    core_count: int = 0
+    cpu_count: int = 0
+    flags: tuple[str, ...] = ()
+    partition: str = ""
+    features: str = ""
+    users: tuple[str, ...] = ()
+    users_not: bool = False
+    groups: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    accounts_not: bool = False
+    qos: tuple[str, ...] = ()
+    qos_not: bool = False
+    allowed_partitions: tuple[str, ...] = ()
+    allowed_partitions_not: bool = False
+    licenses: str = ""
+    burst_buffer: str = ""
+    comment: str = ""
+    max_start_delay_s: int = 0
+    purge_comp_s: int = 300                   # counts with the flag PURGE_COMP
+    idle_since_s: float | None = None         # no job in it since then
+
+
+@dataclass(slots=True)
 class Limits:
     """The limits an association or a QOS can carry. TRES limits: {"cpu": 64, "gres/gpu": 4}; None/absent = no limit."""
 
@@ -297,7 +333,7 @@ FAIRSHARE_PARENT = 0x7FFFFFFF
 
 @dataclass(slots=True)
 class AssociationRecord:
-    """One association: a cluster's root, an account (user == ""), or a user in an account (optionally in a partition)."""
+    """One association: a cluster's root, an account (user == ""), or a user in an account (of a partition)."""
 
     id: int
     account: str
@@ -376,6 +412,7 @@ class AssociationData:
     qos: dict[str, QosRecord] = field(default_factory=dict)
     accounts: dict[str, AccountRecord] = field(default_factory=dict)
     users: dict[str, UserRecord] = field(default_factory=dict)
-    tres: dict[str, int] = field(default_factory=dict)       # "cpu" -> 1, "mem" -> 2, "energy" 3, "node" 4, "billing" 5, "fs/disk" 6, "vmem" 7, "pages" 8, "gres/gpu" 1001…
+    # "cpu" -> 1, "mem" -> 2, "energy" 3, "node" 4, "billing" 5, "fs/disk" 6, "vmem" 7, "pages" 8, "gres/gpu" 1001…
+    tres: dict[str, int] = field(default_factory=dict)
     wckeys: dict[int, tuple[str, str]] = field(default_factory=dict)
     generation: int = 0                       # grows with every change
