@@ -6,7 +6,7 @@ from typing import Any
 
 from slurmbridge.commands.sacctmgr_limits import set_association
 from slurmbridge.commands.sacctmgr_modify import DENIED, deny, modify_associations
-from slurmbridge.commands.sacctmgr_removal import Removal, active_jobs, remove_associations, still_default
+from slurmbridge.commands.sacctmgr_removal import Removal, active_jobs, refused, remove_associations, still_default
 from slurmbridge.commands.sacctmgr_rows import association_settings
 from slurmbridge.commands.sacctmgr_talk import Talk
 from slurmbridge.commands.sacctmgr_where import ASSOCIATION, USER, Where, here
@@ -28,18 +28,10 @@ _FLAGS = {"nousersarecoords": "NoUsersAreCoords", "usersarecoords": "UsersAreCoo
 
 def take_account_condition(talk: Talk, word: Word, where: Where) -> int:
     """One condition on accounts; which kind it was (0: none that selects)."""
+    if where.take_flag(word):
+        return 0
     bare = word.value is None
-    if bare and word.named("WithAssoc", 5):
-        where.with_associations = True
-    elif bare and word.named("WithCoordinators", 5):
-        where.with_coordinators = True
-    elif bare and word.named("WithDeleted", 5):
-        where.with_deleted = True
-    elif bare and word.named("WithRawQOSLevel", 5):
-        where.raw_qos = True
-    elif bare and word.named("WOPLimits", 4):
-        where.own_only = True
-    elif bare or word.named("Names", 1) or word.named("Accounts", 1) or word.named("Acct", 4):
+    if bare or word.named("Names", 1) or word.named("Accounts", 1) or word.named("Acct", 4):
         where.accounts = (where.accounts or []) + name_list(word.operand)
         return USER
     elif word.named("Descriptions", 1):
@@ -303,17 +295,9 @@ async def delete_account(talk: Talk, argv: Sequence[str]) -> None:
         title = " Deleting accounts...\n"
     if removal is None:
         return
-    if removal.problem:
-        talk.warn(f" Error with request: {errors.strerror(removal.problem)}\n"
-                  + "".join(f"  {line}\n" for line in removal.lines))
-        if removal.problem == errors.ESLURM_NO_REMOVE_DEFAULT_ACCOUNT:
-            talk.warn(" Please either remove the accounts listed above from list and resubmit,\n"
-                      " or change these users' default accounts to remove the account(s).\n Changes Discarded\n")
-        talk.exit_code = 1
-        return
-    if not removal.lines:
-        talk.say(" Nothing deleted\n")
-        talk.exit_code = 1
+    if refused(talk, removal, " Please either remove the accounts listed above from list and resubmit,\n"
+                               " or change these users' default accounts to remove the account(s).\n"
+                               " Changes Discarded\n"):
         return
     talk.say(title + "".join(f"  {line}\n" for line in removal.lines))
     await talk.commit(removal.operations)

@@ -23,6 +23,21 @@ class Removal:
     users: list[str] = field(default_factory=list)            # of the removed associations
 
 
+def refused(talk: Talk, removal: Removal, default_account_hint: str) -> bool:
+    """Says what stands in the way, or that there is nothing to remove. False: it may go on."""
+    if removal.problem:
+        talk.warn(f" Error with request: {errors.strerror(removal.problem)}\n"
+                  + "".join(f"  {line}\n" for line in removal.lines))
+        if removal.problem == errors.ESLURM_NO_REMOVE_DEFAULT_ACCOUNT:
+            talk.warn(default_account_hint)
+    elif not removal.lines:
+        talk.say(" Nothing deleted\n")
+    else:
+        return False
+    talk.exit_code = 1
+    return True
+
+
 def still_default(talk: Talk, tree: Tree, going: Iterable[AssociationRecord]) -> list[str]:
     """Users whose default account would go while others of their associations stay."""
     going = list(going)

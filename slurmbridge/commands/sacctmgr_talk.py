@@ -16,10 +16,6 @@ PATIENCE_S = 30.0
 COMMIT = "Would you like to commit changes?"
 
 
-class Ended(Exception):
-    """The program ends here with what was said so far (exit())."""
-
-
 class Talk:
     """Flags of the command line, collected output, and the state of standard input."""
 

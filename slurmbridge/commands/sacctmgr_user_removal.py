@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slurmbridge.commands.sacctmgr_modify import deny
-from slurmbridge.commands.sacctmgr_removal import Removal, active_jobs, remove_associations
+from slurmbridge.commands.sacctmgr_removal import Removal, active_jobs, refused, remove_associations
 from slurmbridge.commands.sacctmgr_talk import Talk
 from slurmbridge.commands.sacctmgr_users import matching_users, user_conditions
 from slurmbridge.commands.sacctmgr_where import ASSOCIATION, WCKEY, Where, here
@@ -27,17 +27,8 @@ async def delete_user(talk: Talk, argv: Sequence[str]) -> None:
     removal = remove_associations(talk, where) if given & ASSOCIATION else _remove_users(talk, where)
     if removal is None:
         return
-    if removal.problem:
-        talk.warn(f" Error with request: {errors.strerror(removal.problem)}\n"
-                  + "".join(f"  {line}\n" for line in removal.lines))
-        if removal.problem == errors.ESLURM_NO_REMOVE_DEFAULT_ACCOUNT:
-            talk.warn(" You must change the default account of these users or remove the users completely "
-                      "from the affected clusters to allow these changes.\n Changes Discarded\n")
-        talk.exit_code = 1
-        return
-    if not removal.lines:
-        talk.say(" Nothing deleted\n")
-        talk.exit_code = 1
+    if refused(talk, removal, " You must change the default account of these users or remove the users completely "
+                               "from the affected clusters to allow these changes.\n Changes Discarded\n"):
         return
     title = " Deleting user associations...\n" if given & ASSOCIATION else " Deleting users...\n"
     talk.say(title + "".join(f"  {line}\n" for line in removal.lines))

@@ -39,18 +39,10 @@ def admin_level(text: str) -> str | None:
 
 def take_user_condition(talk: Talk, word: Word, where: Where, wckeys: bool) -> int:
     """One condition on users; which kind it was."""
+    if where.take_flag(word):
+        return 0
     bare = word.value is None
-    if bare and word.named("WithAssoc", 5):
-        where.with_associations = True
-    elif bare and word.named("WithCoordinators", 5):
-        where.with_coordinators = True
-    elif bare and word.named("WithDeleted", 5):
-        where.with_deleted = True
-    elif bare and word.named("WithRawQOSLevel", 5):
-        where.raw_qos = True
-    elif bare and word.named("WOPLimits", 4):
-        where.own_only = True
-    elif bare or word.named("Names", 1) or word.named("Users", 1):
+    if bare or word.named("Names", 1) or word.named("Users", 1):
         where.users = (where.users or []) + name_list(word.operand)
         return USER
     elif word.named("AdminLevel", 2):

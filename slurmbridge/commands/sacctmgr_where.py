@@ -1,7 +1,7 @@
 """Conditions of sacctmgr's commands: which associations, users and accounts a command is about."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from slurmbridge.commands.sacctmgr_talk import Talk
@@ -40,6 +40,24 @@ class Where:
     with_associations: bool = False
     with_coordinators: bool = False
     formats: list[str] = field(default_factory=list)
+
+    def take_flag(self, word: Word) -> bool:
+        """A bare word of lists of users and accounts. False: not one."""
+        if word.value is not None:
+            return False
+        if word.named("WithAssoc", 5):
+            self.with_associations = True
+        elif word.named("WithCoordinators", 5):
+            self.with_coordinators = True
+        elif word.named("WithDeleted", 5):
+            self.with_deleted = True
+        elif word.named("WithRawQOSLevel", 5):
+            self.raw_qos = True
+        elif word.named("WOPLimits", 4):
+            self.own_only = True
+        else:
+            return False
+        return True
 
     def take(self, talk: Talk, word: Word) -> bool:
         """A condition on associations. False: not one."""
@@ -83,14 +101,6 @@ class Where:
 
 def _merged(before: list[str] | None, more: list[str]) -> list[str]:
     return [name for name in before or [] if name not in more] + more
-
-
-def words_of(argv: Sequence[str]) -> Iterator[str]:
-    """Arguments without the words ``where`` and ``set`` that only structure the line."""
-    for text in argv:
-        lowered = text.lower()
-        if not (len(lowered) >= 5 and "where".startswith(lowered)) and lowered != "set":
-            yield text
 
 
 def here(talk: Talk, where: Where) -> bool:

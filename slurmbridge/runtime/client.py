@@ -10,10 +10,6 @@ from slurmbridge.slurm.option_values import Log
 START, STOP, RAW = b"1", b"0", b"r"
 
 
-class ClientGone(ConnectionError):
-    """The command was killed."""
-
-
 class Client:
     """One connection, after its ``R`` frame."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cmp_to_key, lru_cache
 
 import numpy as np
@@ -276,12 +276,6 @@ class ClusterColumns:
         if not job.suspended:
             release(self, self.use, job)
         return job
-
-    def release_node(self, job_id: int, name: str) -> None:
-        """One node of a running job is free again (node failure with --no-kill, or its epilog ended early)."""
-        job = self.apply_end(job_id)
-        rest = tuple(s for s in job.shares if s.node != name)
-        self.apply_start(replace(job, shares=rest))
 
 
 def charge(columns: ClusterColumns, use: Use, job: RunningJob) -> None:

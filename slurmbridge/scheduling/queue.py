@@ -121,10 +121,6 @@ class QueueColumns:
         for at in self.rows(job_id):
             self.eligible[at] = eligible
 
-    def set_tasks(self, job_id: int, tasks: int) -> None:
-        for at in self.rows(job_id):
-            self.tasks[at] = tasks
-
     def apply_reasons(self, rows: IntArray, codes: IntArray) -> None:
         """Keeps a plan's ``reason_rows`` and ``reason_codes``: the next pass builds on what jobs show."""
         self.reason[rows] = codes

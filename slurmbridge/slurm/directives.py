@@ -6,7 +6,7 @@ and everything after the first command is left alone (sbatch(1)).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 SPACE = " \t\n\v\f\r"
 MAX_SCRIPT_BYTES = 512 * 1024 * 1024
@@ -21,14 +21,6 @@ class DirectiveError(ValueError):
 class Logger(Protocol):
     def error(self, text: str) -> None: ...
     def warning(self, text: str) -> None: ...
-
-
-class Directive(NamedTuple):
-    """One line's arguments; ``line`` counts from 1, ``prefix`` is #SBATCH, #SLURM, #PBS or #BSUB."""
-
-    line: int
-    prefix: str
-    arguments: tuple[str, ...]
 
 
 def script_error(data: bytes) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ class JobRequest:
     script_args: tuple[str, ...] = ()
     command: str | None = None                # scontrol's Command=: script path, or the srun/salloc command line
     submit_line: str = ""
-    environment: tuple[str, ...] = ()         # "NAME=value", as the job's processes shall find it (before SLURM_* are added)
+    # "NAME=value", as the job's processes shall find it (before SLURM_* are added)
+    environment: tuple[str, ...] = ()
     export: str | None = None                 # value of --export as given (ALL, NONE, NIL, list)
     get_user_env: str | None = None           # "" when given without argument
     work_dir: str = "/"

@@ -22,7 +22,9 @@ class PrioritySettings:
     calc_period_s: int = 300
     favor_small: bool = False
     usage_reset_period: str = "NONE"
-    flags: frozenset[str] = frozenset()       # ACCRUE_ALWAYS, CALCULATE_RUNNING, DEPTH_OBLIVIOUS, INCR_ONLY, MAX_TRES, NO_FAIR_TREE, NO_NORMAL_*, SMALL_RELATIVE_TO_TIME
+    # ACCRUE_ALWAYS, CALCULATE_RUNNING, DEPTH_OBLIVIOUS, INCR_ONLY, MAX_TRES, NO_FAIR_TREE, NO_NORMAL_*,
+    # SMALL_RELATIVE_TO_TIME
+    flags: frozenset[str] = frozenset()
     site_factor_plugin: str = ""
 
 
@@ -54,7 +56,7 @@ class NodeLine:
 
 @dataclass(slots=True)
 class SlurmConf:
-    """A read slurm.conf (+ gres.conf). ``values`` holds every key as written (canonical spelling) for scontrol show config."""
+    """A read slurm.conf (+ gres.conf). ``values``: every key as written (canonical spelling)."""
 
     path: str = ""
     cluster_name: str = "cluster"
@@ -63,16 +65,20 @@ class SlurmConf:
     control_host: str = "localhost"
     values: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, NodeLine] = field(default_factory=dict)             # expanded, in file order
-    partitions: list[dict[str, str]] = field(default_factory=list)       # PartitionName lines, keys canonical, DEFAULT applied
+    # PartitionName lines, keys canonical, DEFAULT applied
+    partitions: list[dict[str, str]] = field(default_factory=list)
     node_sets: dict[str, dict[str, str]] = field(default_factory=dict)
-    gres_devices: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)   # node -> "gpu:a100" -> device files
+    # node -> "gpu:a100" -> device files
+    gres_devices: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     gres_types: tuple[str, ...] = ()
     priority: PrioritySettings = field(default_factory=PrioritySettings)
     scheduler_parameters: dict[str, str] = field(default_factory=dict)   # "bf_interval" -> "10", flags -> ""
     scheduler_type: str = "sched/backfill"
     select_type_parameters: tuple[str, ...] = ("CR_Core_Memory",)
-    accounting_storage_tres: tuple[str, ...] = ()                        # full: cpu,mem,energy,node,billing,fs/disk,vmem,pages + configured
-    accounting_enforce: frozenset[str] = frozenset()                     # associations limits qos safe wckeys nojobs nosteps
+    # full: cpu,mem,energy,node,billing,fs/disk,vmem,pages + configured
+    accounting_storage_tres: tuple[str, ...] = ()
+    # associations limits qos safe wckeys nojobs nosteps
+    accounting_enforce: frozenset[str] = frozenset()
     preempt_type: str = "preempt/none"
     preempt_mode: str = "OFF"
     preempt_exempt_time_s: int = 0
@@ -116,8 +122,11 @@ class SlurmConf:
     max_batch_requeue: int = 5
     preempt_parameters: dict[str, str] = field(default_factory=dict)
     dependency_parameters: tuple[str, ...] = ()
-    accounting_store_flags: frozenset[str] = frozenset()                 # job_comment job_env job_extra job_script no_stdio
+    # job_comment job_env job_extra job_script no_stdio
+    accounting_store_flags: frozenset[str] = frozenset()
     interactive_step_options: str = "--interactive --preserve-env --pty $SHELL"
-    down_nodes: list[tuple[str, str, str]] = field(default_factory=list)  # (node name, state word, reason) of DownNodes lines
+    # (node name, state word, reason) of DownNodes lines
+    down_nodes: list[tuple[str, str, str]] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)                  # key -> line of its last value
-    notes: list[tuple[str, int, str]] = field(default_factory=list)      # (file, line, what was corrected or ignored), for lint and `up`
+    # (file, line, what was corrected or ignored), for lint and `up`
+    notes: list[tuple[str, int, str]] = field(default_factory=list)

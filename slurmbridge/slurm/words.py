@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from slurmbridge.slurm import array
 from slurmbridge.slurm.memory import leading_int
 
 MAX_INT = 0x7FFFFFFF
@@ -167,11 +166,6 @@ def _node_list(text: str) -> NodeCount:
 def _span(part: str) -> range:
     low, dash, high = part.partition("-")
     return range(int(low), int(high if dash else low) + 1)
-
-
-def node_sizes_text(sizes: tuple[int, ...]) -> str:
-    """``2,4,8``, as scontrol shows a list of sizes."""
-    return array.ranges(sizes)
 
 
 # -- distribution ----------------------------------------------------------------------------------------------------
