@@ -20,6 +20,8 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
                   help="Slurm's commands without slurmctld: bring slurm.conf, accounts and scripts.")
 importing = typer.Typer(no_args_is_help=True, help="Take over what a Slurm site has.")
 app.add_typer(importing, name="import")
+reporting = typer.Typer(no_args_is_help=True, help="What was used, in forms that people load elsewhere.")
+app.add_typer(reporting, name="report")
 
 StateOption = Annotated[Path | None, typer.Option("--state", help="The controller's directory.")]
 DOWN_TIMEOUT_S = 60.0
@@ -211,6 +213,19 @@ def import_history(file: Annotated[str, typer.Argument(help="Output of sacct -D 
     """Takes over jobs of the past with their steps (sacct -D -P)."""
     raise typer.Exit(_call(state, "import-history", os.path.abspath(file), *(
         [os.path.abspath(suspended)] if suspended else [])))
+
+
+@reporting.command("usage")
+def report_usage(by: Annotated[str, typer.Option("--by", help="account | user | qos | partition | month")] = "account",
+                 start: Annotated[str, typer.Option("--start", help="From when (default: yesterday).")] = "",
+                 end: Annotated[str, typer.Option("--end", help="Until when.")] = "",
+                 tres: Annotated[str, typer.Option("--tres", help="cpu,gres/gpu,… or all")] = "cpu",
+                 form: Annotated[str, typer.Option("--format", help="table | csv | json | parquet")] = "table",
+                 output: Annotated[str | None, typer.Option("-o", "--output", help="A file.")] = None,
+                 state: StateOption = None) -> None:
+    """TRES seconds by account, user, QOS, partition or month; their sums are sreport's."""
+    path = os.path.abspath(output) if output else ""
+    raise typer.Exit(_call(state, "report-usage", by, start, end, tres, form, path))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -1,9 +1,9 @@
 """Questions about usage to the roll-up tables, for ``queries.py``.
 
-``usage``         seconds of jobs and unused reservations. Filters: ``start_s``, ``end_s``, ``span`` (h, d, m),
+``usage``         seconds of jobs and unused reservations. Filters: ``start_s``, ``end_s`` (full hours), ``now_s``,
                   ``by_time`` (bool: one row for each time). Rows: assoc_id, qos, partition (None: reserved, not used),
                   wckey (None: not tracked), tres_id, seconds, and time_s with ``by_time``.
-``cluster_usage`` seconds of the cluster. Filters: ``start_s``, ``end_s``, ``span``. Rows: tres_id, count (average,
+``cluster_usage`` seconds of the cluster. Filters: ``start_s``, ``end_s``, ``now_s``. Rows: tres_id, count (average,
                   rounded down), allocated, down, planned_down, idle, planned, over.
 ``reservations``  by start and name. Filters: ``start_s``, ``end_s`` (overlap), ``names``, ``ids``.
                   Rows: id, start_s, end_s, name, flags, nodes, tres, associations, comment.
@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,15 +20,27 @@ from sqlalchemy import Connection, func, select
 from slurmbridge.accounting import schema
 from slurmbridge.accounting.rolling import TIMES
 from slurmbridge.accounting.rows import clean
+from slurmbridge.slurm.zones import Zone
 
 Found = list[dict[str, Any]]
+DAY_S = 86400
+
+
+def _span(filters: Mapping[str, Any]) -> str:
+    """Roll-ups of months or days (of this machine's zone) where the window consists of such, else of hours."""
+    zone = Zone.of(os.environ)
+    start, end = filters["start_s"], filters["end_s"]
+    first, last = zone.local(start), zone.local(end)
+    if first.hour or last.hour or end - start < DAY_S or end > filters["now_s"]:
+        return "h"
+    return "m" if first.day == last.day == 1 and end - start > DAY_S else "d"
 
 
 def usage(connection: Connection, filters: Mapping[str, Any]) -> Found:
     facts, keys = schema.job_usage.c, schema.usage_key
     group = [facts.key_id, facts.tres_id, *([facts.time_s] if filters.get("by_time") else [])]
     query = select(func.sum(facts.seconds), *group).where(
-        facts.span == filters["span"], facts.time_s >= filters["start_s"], facts.time_s < filters["end_s"])
+        facts.span == _span(filters), facts.time_s >= filters["start_s"], facts.time_s < filters["end_s"])
     rows = connection.execute(query.group_by(*group)).all()
     wanted = {row.key_id for row in rows}
     whose = {row.id: dict(zip(("assoc_id", "qos", "partition", "wckey"), row[1:]))
@@ -40,7 +53,7 @@ def cluster_usage(connection: Connection, filters: Mapping[str, Any]) -> Found:
     table = schema.cluster_usage.c
     sums = [func.sum(table[name]) for name in TIMES]
     query = select(table.tres_id, func.sum(table["count"]), func.count(), *sums).where(
-        table.span == filters["span"], table.time_s >= filters["start_s"], table.time_s < filters["end_s"])
+        table.span == _span(filters), table.time_s >= filters["start_s"], table.time_s < filters["end_s"])
     return [{"tres_id": row[0], "count": int(row[1]) // row[2],
              **{name: int(value) for name, value in zip(TIMES, row[3:])}}
             for row in connection.execute(query.group_by(table.tres_id).order_by(table.tres_id))]

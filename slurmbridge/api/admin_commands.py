@@ -1,4 +1,4 @@
-"""What ``slurmbridge status``, ``down`` and ``import usage`` ask of a running controller: a command of its socket."""
+"""What ``slurmbridge status``, ``down``, ``import`` and ``report`` ask of a controller: a command of its socket."""
 from __future__ import annotations
 
 import os
@@ -7,6 +7,7 @@ from typing import Any
 
 from slurmbridge import __version__
 from slurmbridge.api.session import ClientSession
+from slurmbridge.commands import table_writers, usage_report
 from slurmbridge.slurm import durations, states
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.zones import Zone
@@ -45,7 +46,7 @@ def parse_usage(text: str) -> list[tuple[str, str, float]]:
 
 
 async def run(argv: Sequence[str], env: Mapping[str, str], session: ClientSession) -> Reply:
-    """``status``, ``shutdown``, ``import-usage FILE`` or ``import-KIND FILE [FILE]``."""
+    """``status``, ``shutdown``, ``import-usage FILE``, ``import-KIND FILE [FILE]`` or ``report-usage …``."""
     what = argv[0] if argv else ""
     if what == "status":
         return Reply(stdout=status_text(session))
@@ -64,9 +65,33 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: ClientSessio
         except (UsageFileError, SlurmError) as error:
             return Reply(stderr=f"slurmbridge: {argv[1]}: {error}\n", exit_code=1)
         return Reply(stdout=f"usage of {len(rows)} associations imported\n")
+    if what == "report-usage" and len(argv) == 7:
+        return await _report_usage(argv[1:], env, session)
     if what.removeprefix("import-") in IMPORTS and len(argv) in (2, 3):
         return await _import(what.removeprefix("import-"), argv[1:], env, session)
     return Reply(stderr=f"slurmbridge: unknown request {what!r}\n", exit_code=1)
+
+
+async def _report_usage(words: Sequence[str], env: Mapping[str, str], session: ClientSession) -> Reply:
+    """By, start, end, TRES, format and file ("": standard output)."""
+    by, start, end, tres, form, path = words
+    zone = Zone.of(env)
+    try:
+        asked = usage_report.question(by, start, end, tres, session, zone)
+        if form not in table_writers.FORMATS:
+            raise usage_report.ReportError(f"--format {form}: one of {', '.join(table_writers.FORMATS)}")
+        if form == "parquet" and not path:
+            raise usage_report.ReportError("parquet goes to a file (-o FILE)")
+        content = table_writers.write(await usage_report.answer(session, asked), form)
+        if not path:
+            head = f"usage {usage_report.window_text(asked, zone)}\n" if form == "table" else ""
+            return Reply(head + content.decode())
+        await session.write_file(path, content)
+    except (usage_report.ReportError, table_writers.WriterMissing) as error:
+        return Reply(stderr=f"slurmbridge: {error}\n", exit_code=1)
+    except OSError as error:
+        return Reply(stderr=f"slurmbridge: {path}: {error.strerror}\n", exit_code=1)
+    return Reply()
 
 
 async def _import(kind: str, paths: Sequence[str], env: Mapping[str, str], session: ClientSession) -> Reply:

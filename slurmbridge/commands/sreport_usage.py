@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slurmbridge.commands.sreport_talk import Talk, Tres, sorted_like_libc, usage_width
-from slurmbridge.commands.sreport_words import Conditions, full_hours, is_here, span_of
+from slurmbridge.commands.sreport_words import Conditions, full_hours, is_here
 from slurmbridge.views.associations import Tree
 from slurmbridge.views.records import AssociationRecord
+from slurmbridge.views.session import Session
 
 ENERGY, CPU = 3, 1
 TOTAL = ("allocated", "down", "planned_down", "idle", "planned")
@@ -40,9 +41,8 @@ async def cluster_totals(talk: Talk, found: Conditions) -> dict[int, int] | None
 async def cluster_rows(talk: Talk, found: Conditions) -> Sequence[Mapping[str, Any]]:
     if not is_here(talk, found):
         return ()
-    span = span_of(talk.zone, talk.now, found.start_s, found.end_s)
     return await talk.session.views.ledger_query(
-        "cluster_usage", span=span, start_s=found.start_s, end_s=found.end_s)
+        "cluster_usage", now_s=talk.now, start_s=found.start_s, end_s=found.end_s)
 
 
 async def usage_rows(talk: Talk, found: Conditions) -> Sequence[Mapping[str, Any]]:
@@ -50,24 +50,25 @@ async def usage_rows(talk: Talk, found: Conditions) -> Sequence[Mapping[str, Any
     found.start_s, found.end_s = full_hours(talk.zone, talk.now, found.start_s, found.end_s)
     if not is_here(talk, found):
         return ()
-    span = span_of(talk.zone, talk.now, found.start_s, found.end_s)
-    rows = await talk.session.views.ledger_query("usage", span=span, start_s=found.start_s, end_s=found.end_s)
-    mine = _own(talk)
+    rows = await talk.session.views.ledger_query(
+        "usage", now_s=talk.now, start_s=found.start_s, end_s=found.end_s)
+    mine = own_usage(talk.session)
     return rows if mine is None else [row for row in rows if mine(row["assoc_id"])]
 
 
-def _own(talk: Talk) -> Callable[[int], bool] | None:
+def own_usage(session: Session) -> Callable[[int], bool] | None:
     """With PrivateData=usage users see their own usage and that of accounts which they coordinate; None: all."""
-    session = talk.session
+    data = session.views.accounting
+    name = session.identity.user_name
     private = session.views.conf.values.get("PrivateData", "").lower().split(",")
-    user = talk.data.users.get(session.identity.user_name)
+    user = data.users.get(name)
     if "usage" not in private or session.identity.is_admin or (user is not None and user.admin_level != "None"):
         return None
-    led = Tree(talk.data).coordinated(session.identity.user_name)
+    led = Tree(data).coordinated(name)
 
     def is_own(number: int) -> bool:
-        record = talk.data.associations.get(number)
-        return record is not None and (record.user == session.identity.user_name or record.account in led)
+        record = data.associations.get(number)
+        return record is not None and (record.user == name or record.account in led)
     return is_own
 
 

@@ -9,7 +9,7 @@ from slurmbridge.commands.sreport_talk import Talk, begins
 from slurmbridge.slurm import durations, hostlist
 from slurmbridge.slurm.zones import Zone
 
-HOUR_S, DAY_S = 3600, 86400
+HOUR_S = 3600
 KEYWORD_HINT = "Use keyword set to modify value\n"
 
 
@@ -202,14 +202,6 @@ def full_hours(zone: Zone, now: int, start_s: int, end_s: int) -> tuple[int, int
     start = zone.epoch(when.year, when.month, when.day, when.hour, 0, 0) if start_s else zone.epoch(
         when.year, when.month, when.day - 1, 0, 0, 0)
     return start, end if end - start >= HOUR_S else start + HOUR_S
-
-
-def span_of(zone: Zone, now: int, start_s: int, end_s: int) -> str:
-    """Which roll-ups answer for a window: of hours, days or months (h, d, m)."""
-    first, last = zone.local(start_s), zone.local(end_s)
-    if first.hour or last.hour or end_s - start_s < DAY_S or end_s > now:
-        return "h"
-    return "m" if first.day == last.day == 1 and end_s - start_s > DAY_S else "d"
 
 
 def is_here(talk: Talk, found: Conditions) -> bool:

@@ -23,7 +23,7 @@ from slurmbridge.slurm.zones import Zone
 from slurmbridge.views.records import JobRecord
 
 log = logging.getLogger(__name__)
-SETTLING_S = 30.0
+SETTLING_S, RETRY_S = 30.0, 60.0
 """How long after an hour's end its last records are waited for; a report does not wait."""
 ORDER = "association_order"
 FIRST_CONFIGURED_TRES = 1001
@@ -44,20 +44,24 @@ class Books:
         self._busy = asyncio.Lock()
         self._failed_at = 0.0
         self._late: asyncio.Future[None] | None = None
+        self._hourly: asyncio.Future[None] | None = None
 
     def close(self) -> None:
         self._roller.close()
 
     # --- the roll-up
-    async def tick(self) -> None:
+    def tick(self) -> None:
         """To be called often: rolls up when an hour is over."""
         now = self._world.now()
-        if now >= self._rolled + HOUR_S + SETTLING_S and not self._busy.locked() and now - self._failed_at > 60:
-            try:
-                await self.catch_up()
-            except Exception:
-                self._failed_at = now
-                log.exception("usage could not be rolled up; it is tried again")
+        if now >= self._rolled + HOUR_S + SETTLING_S and not self._busy.locked() and now - self._failed_at > RETRY_S:
+            self._hourly = asyncio.ensure_future(self._try())
+
+    async def _try(self) -> None:
+        try:
+            await self.catch_up()
+        except Exception:
+            self._failed_at = self._world.now()
+            log.exception("usage could not be rolled up; it is tried again")
 
     async def catch_up(self) -> None:
         """All full hours are rolled up when this returns. Raises LedgerError."""
