@@ -164,7 +164,7 @@ class Controller:
                 if world.reservations:
                     self.reservations.run()
                 self._save_meta()
-                await self.books.tick()
+                self.books.tick()
             except Exception:
                 log.exception("timers")
 
