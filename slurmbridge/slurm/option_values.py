@@ -131,7 +131,7 @@ class OptionSet:
             self._follow_cwd()
 
     def _follow_cwd(self) -> None:
-        if not self.caller.cwd.startswith("/"):
+        if self.caller.cwd == ".":            # the client has none
             self.log.error("getcwd failed: No such file or directory")
             raise ClientExit(EXIT_MINUS_ONE)
         self.values["chdir"] = self.caller.cwd
