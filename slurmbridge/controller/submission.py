@@ -57,6 +57,9 @@ class Submission:
                 if len(requests) < 2:
                     raise
                 raise SlurmError(error.code, details=tuple(f"{offset}: {line}" for line in error.details)) from None
+            if offset and request.licenses:
+                raise SlurmError(errors.ESLURM_INVALID_LICENSES,
+                                 details=(f"{offset}: license request allowed only on leader job",))
         tasks = sum(max(1, bitmap.bit_count()) for _, bitmap, _ in prepared)
         if world.jobs.count + tasks > world.conf.max_job_count and not test_only:
             raise SlurmError(errno.EAGAIN)
