@@ -4,7 +4,7 @@
                   ``by_time`` (bool: one row for each time). Rows: assoc_id, qos, partition (None: reserved, not used),
                   wckey (None: not tracked), tres_id, seconds, and time_s with ``by_time``.
 ``cluster_usage`` seconds of the cluster. Filters: ``start_s``, ``end_s``, ``now_s``. Rows: tres_id, count (average,
-                  rounded down), allocated, down, planned_down, idle, planned, over.
+                  rounded down), count_sum (of all roll-ups), allocated, down, planned_down, idle, planned, over.
 ``reservations``  by start and name. Filters: ``start_s``, ``end_s`` (overlap), ``names``, ``ids``.
                   Rows: id, start_s, end_s, name, flags, nodes, tres, associations, comment.
 """
@@ -54,7 +54,7 @@ def cluster_usage(connection: Connection, filters: Mapping[str, Any]) -> Found:
     sums = [func.sum(table[name]) for name in TIMES]
     query = select(table.tres_id, func.sum(table["count"]), func.count(), *sums).where(
         table.span == _span(filters), table.time_s >= filters["start_s"], table.time_s < filters["end_s"])
-    return [{"tres_id": row[0], "count": int(row[1]) // row[2],
+    return [{"tres_id": row[0], "count": int(row[1]) // row[2], "count_sum": int(row[1]),
              **{name: int(value) for name, value in zip(TIMES, row[3:])}}
             for row in connection.execute(query.group_by(table.tres_id).order_by(table.tres_id))]
 

@@ -42,7 +42,8 @@ async def utilization(talk: Talk, argv: Sequence[str]) -> None:
     largest = {name: max((time[name] for _, time in shown), default=0) for name in PARTS}
     largest["reported"] = max((sum(time[name] for name in TOTAL) for _, time in shown), default=0)
     largest["energy"] = largest["allocated"]
-    energy = times.get(ENERGY, {}).get("count", 0)
+    averaged = any(tres.id == ENERGY for tres, _ in shown)       # Slurm forgets to, where it is not a line of its own
+    energy = times.get(ENERGY, {}).get("count" if averaged else "count_sum", 0)
     rows: list[Row] = []
     for tres, time in shown:
         reported = sum(time[name] for name in TOTAL)

@@ -69,8 +69,6 @@ def read(talk: Talk, argv: Sequence[str], grammar: Grammar, preset: Mapping[str,
     keys, flags = _table(grammar.keys), _table(grammar.flags)
     for text in argv:
         name, equals, value = text.partition("=")
-        if equals and not value:
-            equals, name = "", text           # nothing behind the sign: Slurm takes it for a bare word
         if grammar.strips_equals:
             value = value.removeprefix("=")
         target = ""

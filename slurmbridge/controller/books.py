@@ -137,7 +137,7 @@ class Books:
 
     def _joined(self, operations: Sequence[ops.Operation]) -> list[ops.Operation]:
         """Their events before ours. The cluster's own that had not ended is the one that goes on, where it is of the
-        same size; an outage that had not ended goes on until the node's next change."""
+        same size or ours has not lasted a second; an outage that had not ended goes on until the node's next change."""
         result: list[ops.Operation] = []
         for event in operations:
             if isinstance(event, ops.SaveEvent) and event.end_s is None:
@@ -146,8 +146,11 @@ class Books:
                     self._open_events[event.node] = event.start_s
                     self._last_events[event.node] = (event.state, event.reason, event.reason_uid)
                 elif not event.node and not event.state_raw and own is not None and event.start_s < own:
-                    if self._is_same_size(event.tres):
+                    is_same = self._is_same_size(event.tres)
+                    if is_same or own >= int(self._world.now()):
                         result.append(ops.DropEvent("", own))
+                        if not is_same:        # it registers with its size at the next start
+                            result.append(ops.SaveMeta("cluster_tres", ""))
                         self._open_events[""] = event.start_s
                     else:
                         event = ops.SaveEvent("", event.start_s, own, event.state, event.reason, event.reason_uid,

@@ -65,6 +65,9 @@ class Stage:
     async def write_file(self, path: str, data: bytes, mode: int = 0o666, exclusive: bool = False) -> None:
         self.files[path] = data
 
+    async def read_line(self) -> bytes:
+        return b""
+
     async def read_stdin(self) -> bytes:
         return self._stdin.pop(0) if self._stdin else b""
 
@@ -73,6 +76,10 @@ class Stage:
 
     async def write_stderr(self, text: str) -> None:
         self._complained.append(text)
+
+    def run_async(self, question: Any) -> Any:
+        """The answer of a coroutine."""
+        return asyncio.run(question)
 
     def call(self, run: Any, argv: Sequence[str], user: str | None = None, stdin: str | None = None,
              env: Mapping[str, str] | None = None) -> Reply:
