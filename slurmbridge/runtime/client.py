@@ -15,6 +15,7 @@ class Client:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
+        self._file: asyncio.Future[tuple[int, bytes]] | None = None
 
     async def frame(self) -> tuple[bytes, bytes] | None:
         return await frames.read_frame(self._reader)
@@ -37,6 +38,22 @@ class Client:
         if log.lines:
             self.write_soon(b"E", log.text.encode(errors="surrogateescape"))
             log.lines.clear()
+
+    async def ask_file(self, path: str, limit: int) -> tuple[int, bytes]:
+        """(errno or 0, content) of a file of the caller's. Somebody must read frames and pass ``D`` to ``answered``."""
+        self._file = asyncio.get_running_loop().create_future()
+        await self.write(b"F", limit.to_bytes(8, "big") + path.encode(errors="surrogateescape"))
+        return await self._file
+
+    async def read_answers(self) -> None:
+        """Until the client closes, for commands that have nothing else to hear."""
+        while (frame := await self.frame()) is not None:
+            if frame[0] == b"D":
+                self.answered(frame[1])
+
+    def answered(self, payload: bytes) -> None:
+        if self._file is not None and not self._file.done():
+            self._file.set_result((int.from_bytes(payload[:4], "big"), payload[4:]))
 
     async def exit(self, code: int) -> None:
         await self.write(b"X", (code & 0xFFFFFFFF).to_bytes(4, "big"))

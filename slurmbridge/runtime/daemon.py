@@ -14,7 +14,7 @@ import socket
 import time
 from typing import Any
 
-from slurmbridge.runtime import addresses, batch, execution, frames, helpers, launch, processes
+from slurmbridge.runtime import addresses, batch, broadcast, execution, frames, helpers, launch, processes
 from slurmbridge.runtime.children import Children
 from slurmbridge.runtime.gauges import Meter, gather_interval_s
 from slurmbridge.runtime.gpumeter import meter_of
@@ -331,6 +331,9 @@ class StepDaemon:
                     await frames.send(writer, frames.encode_json(b"k", {"ok": True, "gone": True}))
                 if not self._end_peer.done():
                     self._end_peer.set_result(None)
+            return
+        if op == "file":
+            await broadcast.receive(request, reader, writer)
             return
         if op == "part" and self.index == 0:
             await LentStep(self.sessions, reader, writer).serve()

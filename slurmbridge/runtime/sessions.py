@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -9,6 +10,8 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from slurmbridge.runtime import frames, hostlists, processes, stepplan, steptypes
+from slurmbridge.runtime.client import Client
+from slurmbridge.runtime.environment import split_environment
 from slurmbridge.runtime.keeper import StepKeeper
 from slurmbridge.runtime.steptypes import NodeUse, StepPlan, StepRefused, StepRequest
 from slurmbridge.slurm import errors
@@ -121,6 +124,9 @@ class Sessions:
     async def serve_client(self, request: dict[str, Any], reader: asyncio.StreamReader,
                            writer: asyncio.StreamWriter) -> None:
         from slurmbridge.runtime.srun import SrunSession
+        if request.get("command") in ("sattach", "sbcast"):
+            await self._serve_other(request, Client(reader, writer))
+            return
         if request.get("command") != "srun":
             out, error, code = "", f"{request.get('command')}: error: not available inside a job\n", 1
             if request.get("command") == "scontrol":
@@ -151,6 +157,26 @@ class Sessions:
         self._leaving.add(leaving)
         await leaving
         self._leaving.discard(leaving)
+
+    async def _serve_other(self, request: dict[str, Any], client: Client) -> None:
+        from slurmbridge.runtime import sattach, sbcast
+        argv = [str(word) for word in request.get("argv", ())]
+        if request["command"] == "sattach":
+            await sattach.run(self, client, argv)
+            return
+        env = split_environment(request.get("env", ()))
+        reading = asyncio.create_task(client.read_answers())
+        try:
+            await sbcast.run(self, client, argv, env, str(request.get("cwd") or "/"))
+        finally:
+            with contextlib.suppress(TimeoutError):        # the client closes: closing first could lose its exit code
+                await asyncio.wait_for(reading, 3)
+
+    def own_step(self, number: str) -> RunningStep | None:
+        """A step of this job that runs here."""
+        from slurmbridge.runtime.step import RunningStep
+        step = self.running.get(number)
+        return step if isinstance(step, RunningStep) else None
 
     async def keep_step(self, request: dict[str, Any], reader: asyncio.StreamReader,
                         writer: asyncio.StreamWriter) -> None:

@@ -250,6 +250,8 @@ class SrunSession:
             if kind == b"i":
                 for step in self.steps:
                     step.input_from_client(payload)
+            elif kind == b"D":
+                self.client.answered(payload)
             elif kind == b"S":
                 self._signalled(int.from_bytes(payload[:4], "big"))
             elif kind == b"Z":

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from slurmbridge.runtime import helpers, launch, stepfiles
+from slurmbridge.runtime import broadcast, helpers, launch, stepfiles
 from slurmbridge.runtime.client import RAW, START, Client
 from slurmbridge.runtime.keeper import open_output
 from slurmbridge.runtime.links import KeeperLink
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from slurmbridge.runtime.daemon import StepDaemon
     from slurmbridge.runtime.parts import Part
     from slurmbridge.runtime.pmiworld import World
+    from slurmbridge.runtime.sattach import Attached
 
 STEP_ABORT_S = 2
 """Seconds besides KillWait that srun announces for the end of a step."""
@@ -72,6 +73,7 @@ class RunningStep:
         self._stdin: StdinSource | None = None
         self._usage: dict[int, dict[str, float]] = {}
         self._orphans: dict[str, float] = {}
+        self.listeners: list[Attached] = []
         self.label_width = len(str(self.place.total_tasks - 1)) if self.opts["label"] else 0
 
     @property
@@ -87,6 +89,8 @@ class RunningStep:
         finally:
             for timer in self._timers:
                 timer.cancel()
+            for listener in self.listeners:
+                listener.step_over()
             for fd in set(self._files.values()):
                 os.close(fd)
             if self._stdin is not None:
@@ -103,7 +107,11 @@ class RunningStep:
         self._open_files(stepfiles.Names(self.order, self.step_id, self.call.env, self.call.cwd))
         started_s = time.time()
         self._tell_start(step, plan, started_s)
+        programs_there = await self._broadcast(step.argv)
         requests = launch.node_requests(self, step, plan, argvs, names)
+        for share, request in zip(plan.shares, requests):
+            for task in request["tasks"] if programs_there else ():
+                task["argv"] = [programs_there[share.name], *task["argv"][1:]]
         self.links = [KeeperLink(self, share, request) for share, request in zip(plan.shares, requests)]
         self._arm_timers()
         await self._run_hook("prolog")
@@ -121,6 +129,25 @@ class RunningStep:
         self.part.tell("step_ended", step_id=self.step_id, exit_status=self.status or 0,
                        usage=launch.total_usage(self._usage, {rank: share.name for share in plan.shares
                                                                for rank in share.tasks}, self._orphans))
+
+    async def _broadcast(self, argv: list[str]) -> dict[str, str]:
+        """--bcast: the program's name on every node, {} without. Raises CannotStart."""
+        wanted = self.opts["bcast"]
+        if wanted is None:
+            return {}
+        source = executable(argv[0], self.call.cwd, self.call.env)
+        base = wanted if wanted.startswith("/") else broadcast.dest_dir(self.order.settings) or self.opts["chdir"]
+        paths = {share.name: broadcast.step_target(base, wanted, self.order.job_id, self.step_id, share.name)
+                 for share in self.plan.shares}
+        targets = [broadcast.Target(self.order.nodes[share.node_index], self.order.credential, paths[share.name])
+                   for share in self.plan.shares]
+        try:
+            await broadcast.send(await broadcast.read_source(self.client, source), targets, force=True, preserve=True)
+        except broadcast.BroadcastFailed as failed:
+            self.client.say(f"error: {failed.strerror}")
+            self.client.say(f"fatal: Failed to broadcast '{argv[0]}'. Step launch aborted.")
+            raise CannotStart from None
+        return paths
 
     def _open_files(self, names: stepfiles.Names) -> None:
         """srun's own output files, with its umask and its directory."""
@@ -175,6 +202,8 @@ class RunningStep:
 
     async def output(self, rank: int, stream: int, data: bytes) -> None:
         """A piece of a task's output (or, with ALL_TASKS, a line of a step daemon's)."""
+        for listener in self.listeners:
+            await listener.output(rank, stream, data)
         if rank >= 0 and self.label_width:
             data = stepfiles.label(data, self.place.first_task + rank, self.label_width)
         fd = self._files.get(stream) if rank >= 0 else self._files.get(2)
@@ -192,6 +221,8 @@ class RunningStep:
     def tasks_ended(self, node: str, ranks: list[int], status: int, usage: dict[int, dict[str, float]]) -> None:
         first = len(self.states.left) == self._total
         self.states.ended(ranks, status)
+        for listener in self.listeners:
+            listener.tasks_ended(ranks, status)
         self._usage.update(usage)
         self.status = worse(self.status, status)
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGTERM, signal.SIGKILL):
@@ -305,6 +336,11 @@ class RunningStep:
         for link in self.links:
             link.feed(data, where.task if where.kind == "one" else None)
 
+    def feed(self, data: bytes, only_task: int | None) -> None:
+        """Standard input from somebody else than srun."""
+        for link in self.links:
+            link.feed(data, only_task)
+
     def input_from_client(self, data: bytes) -> None:
         if self._stdin is not None:
             self._stdin.received(data)
@@ -313,6 +349,14 @@ class RunningStep:
         """Called when a keeper has passed input on."""
         if self._stdin is not None:
             self._stdin.backlog(max((link.unconsumed for link in self.links), default=0))
+
+
+def executable(name: str, cwd: str, env: dict[str, str]) -> str:
+    """Where srun finds the program that it copies."""
+    if "/" in name:
+        return os.path.join(cwd, name)
+    places = [os.path.join(cwd, folder, name) for folder in env.get("PATH", "").split(":")]
+    return next((place for place in places if os.access(place, os.X_OK)), os.path.join(cwd, name))
 
 
 def programs_of(multi_prog: str | None, argv: list[str], num_tasks: int) -> list[list[str]]:

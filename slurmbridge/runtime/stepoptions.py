@@ -77,7 +77,7 @@ def _refuse_unsupported(opts: OptionSet, log: Log) -> None:
         log.error(f"cannot find mpi plugin for mpi/{mpi}")
         log.error(f"Invalid MPI type '{mpi}', --mpi=list for acceptable types")
         raise ClientExit(1)
-    for field, option in (("bcast", "--bcast"), ("container", "--container"), ("container_id", "--container-id"),
+    for field, option in (("container", "--container"), ("container_id", "--container-id"),
                           ("container-image", "--container-image"), ("no_allocate", "--no-allocate"),
                           ("test_only", "--test-only"), ("debugger_test", "--debugger-test"),
                           ("resv_ports", "--resv-ports"), ("send_libs", "--send-libs")):
