@@ -64,7 +64,8 @@ def open_files(order: RunOrder) -> BatchFiles:
     return BatchFiles(*opened)
 
 
-def start_script(order: RunOrder, script: str, files: BatchFiles, login: dict[str, str] | None = None) -> int:
+def start_script(order: RunOrder, script: str, files: BatchFiles, login: dict[str, str] | None = None,
+                 cgroup: str = "") -> int:
     """The pid of the started script. ``login``: the environment below the job's own. Raises OSError on no fork."""
     request = order.request
     if not os.path.isdir(request.work_dir) or not os.access(request.work_dir, os.X_OK):
@@ -72,4 +73,4 @@ def start_script(order: RunOrder, script: str, files: BatchFiles, login: dict[st
     return execution.start(execution.Command(
         path=script, argv=[script, *request.script_args], env=environment.batch_environment(order, login),
         cwd=request.work_dir, umask=request.umask, rlimits=request.rlimits,
-        stdin_fd=files.stdin_fd, stdout_fd=files.stdout_fd, stderr_fd=files.stderr_fd))
+        stdin_fd=files.stdin_fd, stdout_fd=files.stdout_fd, stderr_fd=files.stderr_fd, cgroup=cgroup))

@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 from slurmbridge.runtime import addresses, batch, broadcast, execution, frames, helpers, launch, processes
+from slurmbridge.runtime.cgroups import OUT_OF_MEMORY_STATUS, RunGroups
 from slurmbridge.runtime.children import Children
 from slurmbridge.runtime.gauges import Meter, gather_interval_s
 from slurmbridge.runtime.gpumeter import meter_of
@@ -36,7 +37,7 @@ class StepDaemon:
     """One run on one node (``index`` in the allocation)."""
 
     def __init__(self, order: RunOrder, index: int, listener: socket.socket, journal: JournalWriter, waker: Waker,
-                 script: str, trusted_uids: frozenset[int]) -> None:
+                 script: str, trusted_uids: frozenset[int], groups: RunGroups | None = None) -> None:
         self.order = order
         self.index = index
         self.node = order.nodes[index]
@@ -45,6 +46,7 @@ class StepDaemon:
         self.waker = waker
         self.script = script
         self.trusted_uids = trusted_uids
+        self.groups = groups                  # limit the memory of what runs here
         self.end_by_s = order.end_by_s
         self.has_script = order.request.script is not None      # het components but the first have none
         self.ending: str | None = None        # cause of the termination under way
@@ -159,14 +161,20 @@ class StepDaemon:
                                             or self.order.settings.get("JobAcctGatherFrequency")),
                           meter_of(self.children) if self.node.gres else None)
             self.children.before_reaped = meter.last_look
-            pid = self.batch_pid = batch.start_script(self.order, self.script, files, login)
+            group = self.groups.make("batch", 0) if self.groups is not None else None
+            pid = self.batch_pid = batch.start_script(self.order, self.script, files, login,
+                                                      group.path if group else "")
             meter.add(pid)
             ended = await self.children.watch(pid)
             self.batch_pid = None
             if not self.children.none_left:
                 await self.children.end_others(self.sessions.keeper_pids())
             times, counts = meter.ended(pid, ended)
-            return ended.status, launch.total_usage({0: {**times, **counts}}, {0: self.node.name},
+            status = ended.status
+            if group is not None and (complaint := group.complaint(f"{self.order.job_id}.batch")):
+                status = OUT_OF_MEMORY_STATUS
+                self.say(complaint)
+            return status, launch.total_usage({0: {**times, **counts}}, {0: self.node.name},
                                                     self.children.orphan_usage)
         finally:
             self.batch_stderr = None

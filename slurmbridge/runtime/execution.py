@@ -47,7 +47,7 @@ class Command:
     rlimits: Mapping[str, int] = field(default_factory=dict)
     terminal: bool = False                    # stdin_fd is a terminal to be the session's
     nice: int = 0
-    cpu_affinity: frozenset[int] | None = None
+    cgroup: str = ""                          # a group to enter before anything else is done
 
 
 def start(command: Command) -> int:
@@ -72,6 +72,8 @@ def start(command: Command) -> int:
     try:
         signal.set_wakeup_fd(-1)
         os.setsid()
+        if command.cgroup:
+            _enter_group(command.cgroup)
         _take_descriptors(command)
         for number in _RESET:
             with contextlib.suppress(OSError, ValueError):
@@ -92,6 +94,13 @@ def start(command: Command) -> int:
     finally:
         os._exit(code & 0xFF)
     raise AssertionError
+
+
+def _enter_group(path: str) -> None:
+    """Raises OSError: what cannot be limited is not run."""
+    fd = os.open(path + "/cgroup.procs", os.O_WRONLY)
+    os.write(fd, b"0")
+    os.close(fd)
 
 
 def enter_directory(path: str, report_fd: int) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slurmbridge.runtime import execution, frames, helpers, processes
+from slurmbridge.runtime.cgroups import OUT_OF_MEMORY_STATUS, StepGroup
 from slurmbridge.runtime.children import Children, Exit, add_usage
 from slurmbridge.runtime.gauges import Meter
 from slurmbridge.runtime.gpumeter import meter_of
@@ -40,10 +41,12 @@ class Task:
 
 
 class StepKeeper:
-    """``request`` is the ``L`` frame's object (made by launch.node_request)."""
+    """``request`` is the ``L`` frame's object (made by launch.node_requests)."""
 
-    def __init__(self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
+                 group: StepGroup | None = None) -> None:
         self.request = request
+        self.group = group                    # limits the tasks' memory
         self.reader = reader
         self.writer = writer
         self.tasks: dict[int, Task] = {}
@@ -79,6 +82,10 @@ class StepKeeper:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
                 await asyncio.gather(*(output.finished for task in self.tasks.values() for output in task.outputs))
+        if self.group is not None:
+            if complaint := self.group.complaint(str(self.request["step"])):
+                self.say(complaint)
+            self.group.remove()
         self._event("gone", usage=usage)
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(LINGER_S):
@@ -168,7 +175,7 @@ class StepKeeper:
             task.pid = execution.start(execution.Command(
                 path=entry["argv"][0], argv=entry["argv"], env=environment, cwd=request["cwd"],
                 umask=request["umask"], rlimits=request["rlimits"], stdin_fd=fds[0], stdout_fd=fds[1],
-                stderr_fd=fds[2], terminal=bool(entry.get("pty"))))
+                stderr_fd=fds[2], terminal=bool(entry.get("pty")), cgroup=self.group.path if self.group else ""))
         finally:
             for fd in ours:
                 os.close(fd)
@@ -220,7 +227,8 @@ class StepKeeper:
             self._pass_on(task, 1, out)
             self._pass_on(task, 2, err)
         times, counts = self.meter.ended(task.pid, result)
-        self.ended.append((task.rank, Exit(result.status, {**times, **counts})))
+        status = OUT_OF_MEMORY_STATUS if self.group is not None and self.group.oom_kills else result.status
+        self.ended.append((task.rank, Exit(status, {**times, **counts})))
         if task.stdin is not None:
             task.stdin.close()
         if self._tell_exits is None:

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterable, Sequence
 
+from slurmbridge.runtime.cgroups import OUT_OF_MEMORY_STATUS
 from slurmbridge.slurm import hostlist
 
 
@@ -26,6 +27,8 @@ def exit_message(node: str, ranks: Sequence[int], status: int) -> str | None:
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
         return None
     who = f"{node}: task{'s' if len(ranks) > 1 else ''} {ranges(ranks)}"
+    if status == OUT_OF_MEMORY_STATUS:
+        return f"{who}: Out Of Memory"
     if os.WIFEXITED(status):
         return f"{who}: Exited with exit code {os.WEXITSTATUS(status)}"
     core = " (core dumped)" if os.WCOREDUMP(status) else ""

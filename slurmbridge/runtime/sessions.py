@@ -10,6 +10,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from slurmbridge.runtime import frames, hostlists, processes, stepplan, steptypes
+from slurmbridge.runtime.cgroups import StepGroup
 from slurmbridge.runtime.client import Client
 from slurmbridge.runtime.environment import split_environment
 from slurmbridge.runtime.keeper import StepKeeper
@@ -182,6 +183,9 @@ class Sessions:
                         writer: asyncio.StreamWriter) -> None:
         """Forks the keeper of a step on this node; the connection becomes the keeper's."""
         fd = os.dup(writer.get_extra_info("socket").fileno())
+        name = str(request["step"]).partition(".")[2]
+        groups = self.daemon.groups
+        group = groups.make(f"step_{name}", int(request.get("mem_mb", 0)) << 20) if groups is not None else None
         try:
             pid = os.fork()
         except OSError as error:
@@ -189,7 +193,7 @@ class Sessions:
             await frames.send(writer, frames.encode_json(b"e", {"event": "failed", "message": str(error)}))
             return
         if pid == 0:
-            _become_keeper(request, fd)
+            _become_keeper(request, fd, group)
         os.close(fd)
         self._keepers.add(pid)
         gone = self.daemon.children.watch(pid)
@@ -201,7 +205,7 @@ class Sessions:
         gone.add_done_callback(forget)
 
 
-def _become_keeper(request: dict[str, Any], fd: int) -> None:
+def _become_keeper(request: dict[str, Any], fd: int, group: StepGroup | None) -> None:
     """In the forked child: a new event loop of its own. Never returns."""
     code = 70
     try:
@@ -209,7 +213,7 @@ def _become_keeper(request: dict[str, Any], fd: int) -> None:
         asyncio._set_running_loop(None)
         processes.close_all_but({0, 1, 2, fd})
         processes.become_subreaper()
-        asyncio.run(_keep(request, fd))
+        asyncio.run(_keep(request, fd, group))
         code = 0
     except BaseException:
         traceback.print_exc(file=sys.stderr)
@@ -218,7 +222,7 @@ def _become_keeper(request: dict[str, Any], fd: int) -> None:
         os._exit(code)
 
 
-async def _keep(request: dict[str, Any], fd: int) -> None:
+async def _keep(request: dict[str, Any], fd: int, group: StepGroup | None) -> None:
     import socket
     sock = socket.socket(fileno=fd)
     if sock.family == socket.AF_UNIX:
@@ -226,4 +230,4 @@ async def _keep(request: dict[str, Any], fd: int) -> None:
     else:
         reader, writer = await asyncio.open_connection(sock=sock)
     writer.write(frames.encode_json(b"e", {"event": "ready"}))
-    await StepKeeper(request, reader, writer).run()
+    await StepKeeper(request, reader, writer, group).run()

@@ -27,7 +27,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-from slurmbridge.runtime import addresses, preload, processes
+from slurmbridge.runtime import addresses, cgroups, preload, processes
 from slurmbridge.runtime.daemon import StepDaemon
 from slurmbridge.runtime.journal import JournalReader, JournalWriter
 from slurmbridge.runtime.order import RunOrder
@@ -268,12 +268,17 @@ class Spawner:
             processes.close_all_but({0, 1, 2, listener.fileno(), journal.fd, go})
             os.setsid()
             trusted = frozenset({0, os.getuid()})
+            groups = None
+            if "cgroup" in order.settings.get("TaskPlugin", ""):
+                groups = cgroups.enter_run(self.run_directory, f"{order.run_name}.{index}",
+                                           order.nodes[index].mem_mb << 20, order.uid, order.gid)
             become_user(order)
             processes.become_subreaper()
             if not os.read(go, 1):            # the spawner did not come so far
                 os._exit(code)
             os.close(go)
-            daemon = StepDaemon(order, index, listener, journal, Waker(wake_path, order.run_name), script, trusted)
+            daemon = StepDaemon(order, index, listener, journal, Waker(wake_path, order.run_name), script, trusted,
+                                groups)
             code = asyncio.run(daemon.run())
         except BaseException:
             os.write(2, f"{order.run_name} node {index}: {traceback.format_exc()}\n".encode())
@@ -316,6 +321,7 @@ class Spawner:
                 self._kill(run.name)
             if not run.daemons:
                 self.runs.pop(run.name)
+                cgroups.leave_run(self.run_directory, run.name)
                 if run.is_lost:
                     self._close_lost(run)
 

@@ -77,7 +77,7 @@ sleep 0.3""", acctg_freq="task=1")
 NVIDIA_SMI = r"""#!/bin/bash
 echo "# gpu pid type sm mem fb command"
 grep -l gpuprogram /proc/[0-9]*/cmdline 2>/dev/null | while IFS=/ read -r _ _ pid _; do
-    grep -qz '^python' /proc/$pid/cmdline && echo "0 $pid C 40 1 200 python"
+    head -zn1 /proc/$pid/cmdline | grep -q '^python' && echo "0 $pid C 40 1 200 python"
 done
 exit 0
 """
