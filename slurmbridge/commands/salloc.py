@@ -26,7 +26,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     await session.write_stderr(submission.stderr)
     request = submission.requests[0]
     try:
-        result = await submitting.submit(session, submission)
+        result = await submitting.submit_attended(session, submission)
     except SlurmError as error:
         return submitting.refusal("salloc", error, "Job submit/allocate failed", submission.error_exit)
     job_id = result.job_id

@@ -32,7 +32,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         return await submitting.test_only(session, submission)
     await session.write_stderr(submission.stderr)
     try:
-        result = await submitting.submit(session, submission)
+        result = await submitting.submit_attended(session, submission)
     except SlurmError as error:
         return submitting.refusal("srun", error, "Unable to allocate resources", submission.error_exit)
     job_id = result.job_id

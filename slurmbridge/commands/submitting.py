@@ -1,6 +1,8 @@
 """What sbatch, salloc and srun share: the client's parsing, the controller's refusal in Slurm's words, start times."""
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import grp
 import pwd
@@ -79,6 +81,28 @@ async def submit(session: Session, submission: Submission) -> SubmitResult:
                 await session.write_stderr(f"{command}: error: {text}\n")
             await session.sleep(attempt + 1)
     raise AssertionError
+
+
+async def submit_attended(session: Session, submission: Submission) -> SubmitResult:
+    """``submit`` for a job that is nothing without its caller (srun, salloc): when the caller goes while the
+    submission is being written, the job is cancelled as soon as it is there."""
+    writing = asyncio.ensure_future(submit(session, submission))
+    try:
+        return await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        withdrawal = asyncio.ensure_future(_withdraw(session, writing))
+        _withdrawals.add(withdrawal)
+        withdrawal.add_done_callback(_withdrawals.discard)
+        raise
+
+
+_withdrawals: set[asyncio.Future[None]] = set()
+
+
+async def _withdraw(session: Session, writing: asyncio.Future[SubmitResult]) -> None:
+    with contextlib.suppress(SlurmError, ConnectionError):
+        result = await writing
+        await session.acts.signal(session.identity, result.job_id)
 
 
 async def test_only(session: Session, submission: Submission) -> Reply:
