@@ -303,7 +303,7 @@ TCPTimeout u16 comm
 TLSParameters text tls
 TLSType text tls
 TaskEpilog text prolog
-TaskPlugin text track
+TaskPlugin text
 TaskPluginParam text track
 TaskProlog text prolog
 TmpFS text daemon
