@@ -35,11 +35,12 @@ def may_change(caller: Identity, job: JobRecord, world: World) -> bool:
     return caller.uid == job.uid or is_operator(caller, world) or is_coordinator(caller, job.account, world)
 
 
-def check_may_change(caller: Identity, jobs: Sequence[JobRecord], world: World) -> None:
-    """Raises SlurmError(ESLURM_ACCESS_DENIED)."""
+def check_may_change(caller: Identity, jobs: Sequence[JobRecord], world: World,
+                     code: int = errors.ESLURM_ACCESS_DENIED) -> None:
+    """Raises SlurmError(code)."""
     for job in jobs:
         if not may_change(caller, job, world):
-            raise SlurmError(errors.ESLURM_ACCESS_DENIED)
+            raise SlurmError(code)
 
 
 def named(text: str, world: World, *, split: bool = False) -> list[JobRecord]:

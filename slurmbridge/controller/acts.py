@@ -178,7 +178,7 @@ class ControllerActs:
     async def update_job(self, caller: Identity, job: str, changes: Mapping[str, str]) -> None:
         world = self._world
         records = access.named(job, world, split=set(changes) != {"arraytaskthrottle"})
-        access.check_may_change(caller, records, world)
+        access.check_may_change(caller, records, world, errors.ESLURM_USER_ID_MISSING)
         failures = []
         for record in records:
             if len(records) > 1 and record.state in states.FINISHED:
@@ -193,15 +193,17 @@ class ControllerActs:
             raise failures[0]
 
     async def hold(self, caller: Identity, job: str, *, user_hold: bool = False) -> None:
-        await self._each(caller, job, lambda record: holds.hold(self._world, record, caller, user_hold=user_hold))
+        await self._each(caller, job, lambda record: holds.hold(self._world, record, caller, user_hold=user_hold),
+                         errors.ESLURM_USER_ID_MISSING)
 
     async def release(self, caller: Identity, job: str) -> None:
-        await self._each(caller, job, lambda record: holds.release(self._world, record, caller))
+        await self._each(caller, job, lambda record: holds.release(self._world, record, caller),
+                         errors.ESLURM_USER_ID_MISSING)
 
-    async def _each(self, caller: Identity, job: str, act: Any) -> None:
+    async def _each(self, caller: Identity, job: str, act: Any, denied: int = errors.ESLURM_ACCESS_DENIED) -> None:
         """The act on every record; an error counts when it met all of them."""
         records = access.named(job, self._world, split=True)
-        access.check_may_change(caller, records, self._world)
+        access.check_may_change(caller, records, self._world, denied)
         failures = []
         for record in records:
             try:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from slurmbridge.controller import queueing
+from slurmbridge.controller import queueing, submission_checks
+from slurmbridge.controller.access import is_operator
 from slurmbridge.controller.submission import Submission
 from slurmbridge.controller.world import World
 from slurmbridge.slurm import durations, errors, hostlist, states
@@ -18,7 +19,7 @@ from slurmbridge.views.records import JobRecord
 from slurmbridge.views.session import Identity
 
 Key = Callable[["JobUpdate", str], None]
-ALWAYS = frozenset({"comment", "admincomment", "systemcomment", "extra", "name", "jobname", "wckey"})
+ALWAYS = frozenset({"comment", "admincomment", "systemcomment"})
 """May be changed when the job is over."""
 
 
@@ -44,7 +45,20 @@ class JobUpdate:
             if handler is None:
                 raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
             handler(self, value)
+        self._check()
         self._commit()
+
+    def _check(self) -> None:
+        """What the changed request as a whole must satisfy."""
+        request = self.request
+        if self.job.state != states.PENDING or not self.resize:
+            return
+        submission_checks.check_update(request, self.world.conf.gres_types, self.world.conf.accounting_storage_tres)
+        names = str(self.fields.get("partition", self.job.partition)).split(",")
+        nodes = [self.world.nodes[node] for name in names for node in self.world.partitions[name].nodes]
+        cpus = (request.num_tasks or request.min_nodes or 1) * (request.cpus_per_task or 1)
+        if (request.min_nodes or 0) > len(nodes) or cpus > sum(node.cpus for node in nodes):
+            raise SlurmError(errors.ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE)
 
     def _commit(self) -> None:
         world, job = self.world, self.job
@@ -76,6 +90,10 @@ class JobUpdate:
 
     def change(self, **fields: object) -> None:
         self.request = replace(self.request, **fields)  # type: ignore[arg-type]
+
+    def of_operator(self) -> None:
+        if not is_operator(self.caller, self.world):
+            raise SlurmError(errors.ESLURM_ACCESS_DENIED)
 
     def number(self, text: str, low: int = 0) -> int:
         try:

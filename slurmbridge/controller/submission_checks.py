@@ -63,6 +63,18 @@ def check_gres(request: JobRequest, known: Collection[str], counted: Collection[
     """
     if request.clusters:
         _check_counts(request, known)
+    _check_names(request, counted)
+
+
+def check_update(request: JobRequest, known: Collection[str], counted: Collection[str]) -> None:
+    """The same of a waiting job's request that was changed. Raises SlurmError."""
+    if request.tres_per_job or request.tres_per_node or request.tres_per_socket or request.tres_per_task or (
+            request.mem_per_tres or request.cpus_per_tres):
+        _check_counts(request, known)
+    _check_names(request, counted)
+
+
+def _check_names(request: JobRequest, counted: Collection[str]) -> None:
     if not _is_binding(request.tres_bind) or not _is_frequency(request.tres_freq):
         raise SlurmError(errors.ESLURM_INVALID_TRES)
     for item in filter(None, (request.tres_per_task or "").split(",")):

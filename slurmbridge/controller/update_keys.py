@@ -4,7 +4,7 @@ Times are epoch seconds or any form of ``durations.parse_time`` (the command res
 """
 from __future__ import annotations
 
-from slurmbridge.controller import holds, queueing
+from slurmbridge.controller import holds, queueing, submission_checks
 from slurmbridge.controller.access import is_operator, is_super_user
 from slurmbridge.controller.job_update import JobUpdate, Key
 from slurmbridge.controller.submission import checked_dependencies
@@ -90,7 +90,7 @@ def _time_limit(update: JobUpdate, value: str) -> None:
         partition = world.partitions.get(job.partition.partition(",")[0])
         most = partition.max_time_min if partition is not None else None
         if not shorter and most is not None and minutes > most:
-            raise SlurmError(errors.ESLURM_INVALID_TIME_LIMIT)
+            raise SlurmError(errors.ESLURM_ACCESS_DENIED)
     update.fields["time_limit_min"] = minutes
     update.change(time_limit_min=minutes)
     if job.state in (states.RUNNING, states.SUSPENDED):
@@ -100,10 +100,9 @@ def _time_limit(update: JobUpdate, value: str) -> None:
 
 
 def _end_time(update: JobUpdate, value: str) -> None:
-    if not is_operator(update.caller, update.world):
-        raise SlurmError(errors.ESLURM_ACCESS_DENIED)
     if update.job.state != states.RUNNING:
         raise SlurmError(errors.ESLURM_JOB_NOT_RUNNING)
+    update.of_operator()
     end = update.time(value)
     _time_limit(update, str(max(1, round((end - (update.job.start_s or 0)) / 60))))
 
@@ -138,6 +137,7 @@ def _deadline(update: JobUpdate, value: str) -> None:
     when = update.time(value)
     if when <= update.world.now():
         raise SlurmError(errors.ESLURM_INVALID_TIME_VALUE)
+    update.of_operator()
     update.fields["deadline_s"] = when
     update.change(deadline_s=when)
 
@@ -153,9 +153,8 @@ def _dependency(update: JobUpdate, value: str) -> None:
 
 
 def _licenses(update: JobUpdate, value: str) -> None:
-    if value:
-        raise SlurmError(errors.ESLURM_INVALID_LICENSES)
-    update.change(licenses=None)
+    update.change(licenses=value or None)
+    submission_checks.check_licenses(update.request, update.world.settings.licenses_total)
 
 
 def _reservation(update: JobUpdate, value: str) -> None:
@@ -180,6 +179,8 @@ def _priority(update: JobUpdate, value: str) -> None:
         update.after.append(lambda: holds.release(update.world, update.job, update.caller))
         return
     priority = update.number(value)
+    if priority and update.job.priority == 0 and update.job.state == states.PENDING:
+        raise SlurmError(errors.ESLURM_JOB_HELD)
     if priority and not is_operator(update.caller, update.world) and (
             update.job.priority == 0 or priority > update.job.priority):
         raise SlurmError(errors.ESLURM_ACCESS_DENIED)
@@ -199,13 +200,12 @@ def _requeue(update: JobUpdate, value: str) -> None:
 
 def _throttle(update: JobUpdate, value: str) -> None:
     if not update.job.array_job_id:
-        raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
+        raise SlurmError(errors.ESLURM_NOT_SUPPORTED,
+                         details=("Update of ArrayTaskThrottle is only allowed on ArrayJobId",))
     update.fields["array_max_running"] = update.number(value)
 
 
 def _begin_now(update: JobUpdate, value: str) -> None:
-    if not is_operator(update.caller, update.world):
-        raise SlurmError(errors.ESLURM_ACCESS_DENIED)
     update.fields["accrue_s"] = update.world.now()
 
 
@@ -231,6 +231,13 @@ def _reboot(update: JobUpdate, value: str) -> None:
     update.change(reboot=value.lower() in ("1", "yes", "y"))
 
 
+def _never(code: int) -> Key:
+    """What only a site with burst buffers or a federation can change."""
+    def handler(update: JobUpdate, value: str) -> None:
+        raise SlurmError(code)
+    return handler
+
+
 KEYS: dict[str, Key] = {
     **SIZE_KEYS,
     "reboot": _reboot, "mcslabel": _text("mcs_label", on_record=False),
@@ -238,8 +245,8 @@ KEYS: dict[str, Key] = {
     "admincomment": _text("admin_comment", on_record=True, of_admin=True), "systemcomment": _system_comment,
     "extra": _text("extra", on_record=False), "wckey": _text("wckey", on_record=True),
     "mailuser": _text("mail_user", on_record=False), "mailtype": _mail_type,
-    "container": _text("container", on_record=False), "burstbuffer": _text("burst_buffer", on_record=False),
-    "clusterfeatures": _text("cluster_constraint", on_record=False), "name": _name, "jobname": _name,
+    "container": _text("container", on_record=False), "burstbuffer": _never(errors.ESLURM_NOT_SUPPORTED),
+    "clusterfeatures": _never(-1), "clusters": _never(-1), "name": _name, "jobname": _name,
     "account": _account, "qos": _qos, "partition": _partition, "timelimit": _time_limit, "timemin": _time_min,
     "endtime": _end_time, "starttime": _start_time, "eligibletime": _start_time, "begintime": _start_time,
     "deadline": _deadline, "dependency": _dependency, "licenses": _licenses, "reservationname": _reservation,

@@ -1,11 +1,15 @@
 """Keys of ``scontrol update JobId=…`` that change what a job asks for: nodes, tasks, memory, features, devices."""
 from __future__ import annotations
 
+import re
+
 from slurmbridge.controller.job_update import JobUpdate, Key
 from slurmbridge.scheduling.features import FeatureError
 from slurmbridge.scheduling.features import parse as parse_features
-from slurmbridge.slurm import errors, memory, tres, words
+from slurmbridge.slurm import durations, errors, memory, tres, words
 from slurmbridge.slurm.errors import SlurmError
+
+MAX_SWITCH_WAIT_S = 300
 
 
 def _features(update: JobUpdate, value: str) -> None:
@@ -17,17 +21,17 @@ def _features(update: JobUpdate, value: str) -> None:
 
 def _prefer(update: JobUpdate, value: str) -> None:
     update.pending()
-    _check_features(update, value)
+    _check_features(update, value, errors.ESLURM_INVALID_PREFER)
     update.change(prefer=value or None)
 
 
-def _check_features(update: JobUpdate, value: str) -> None:
+def _check_features(update: JobUpdate, value: str, code: int = errors.ESLURM_INVALID_FEATURE) -> None:
     try:
         names = {feature.name for feature in parse_features(value)}
     except FeatureError:
-        raise SlurmError(errors.ESLURM_INVALID_FEATURE) from None
+        raise SlurmError(code) from None
     if not names <= set(update.world.columns.features):
-        raise SlurmError(errors.ESLURM_INVALID_FEATURE)
+        raise SlurmError(code)
 
 
 def _nodes(update: JobUpdate, value: str) -> None:
@@ -42,12 +46,20 @@ def _nodes(update: JobUpdate, value: str) -> None:
     update.resize = True
 
 
-def _count(field: str, low: int = 1, **more: object) -> Key:
+def _count(field: str, low: int = 1, *, of_operator: bool = False, **more: object) -> Key:
     def handler(update: JobUpdate, value: str) -> None:
         update.pending()
+        if of_operator:
+            update.of_operator()
         update.change(**{field: update.number(value.partition("-")[0], low)}, **more)
         update.resize = True
     return handler
+
+
+def _cpus_per_task(update: JobUpdate, value: str) -> None:
+    if value.strip() == "0":
+        raise SlurmError(errors.ESLURM_INVALID_CPU_COUNT)
+    _count("cpus_per_task")(update, value)
 
 
 def _memory(field: str, other: str) -> Key:
@@ -102,6 +114,7 @@ def _tres(field: str) -> Key:
 
 def _oversubscribe(update: JobUpdate, value: str) -> None:
     update.pending()
+    update.of_operator()
     word = value.lower()
     if word in ("ok", "yes", "1"):
         update.change(oversubscribe=word != "ok", exclusive=None)
@@ -114,20 +127,27 @@ def _oversubscribe(update: JobUpdate, value: str) -> None:
 
 def _contiguous(update: JobUpdate, value: str) -> None:
     update.pending()
+    update.of_operator()
     update.change(contiguous=value.lower() in ("1", "yes", "y"))
     update.resize = True
 
 
 def _switches(update: JobUpdate, value: str) -> None:
-    """``2`` or ``2@seconds``."""
+    """``2`` or ``2@minutes`` (any form of a time limit), no longer than max_switch_wait."""
     update.pending()
     count, _, wait = value.partition("@")
-    update.change(switches=update.number(count), switches_wait_s=update.number(wait) if wait else None)
+    digits = re.match(r"\d*", count.strip())
+    most = int(update.world.conf.scheduler_parameters.get("max_switch_wait") or MAX_SWITCH_WAIT_S)
+    minutes = durations.parse_minutes(wait) if wait else None
+    update.change(switches=int(digits[0] or 0) if digits else 0,
+                  switches_wait_s=most if minutes is None else min(most, minutes * 60))
 
 
 def _spec(field: str) -> Key:
     def handler(update: JobUpdate, value: str) -> None:
         update.pending()
+        if update.world.conf.values.get("AllowSpecResourcesUsage", "no").lower() not in ("yes", "up", "true", "1"):
+            raise SlurmError(errors.ESLURM_ACCESS_DENIED)
         update.change(**{field: None if value in ("-1", "*") else update.number(value)})
         update.resize = True
     return handler
@@ -138,10 +158,10 @@ SIZE_KEYS: dict[str, Key] = {
     "features": _features, "prefer": _prefer, "numnodes": _nodes, "reqnodes": _nodes, "minnodes": _nodes,
     "numcpus": _count("num_tasks", num_tasks_given=True), "reqprocs": _count("num_tasks", num_tasks_given=True),
     "numtasks": _count("num_tasks", num_tasks_given=True), "mincpus": _count("num_tasks", num_tasks_given=True),
-    "cpuspertask": _count("cpus_per_task"), "taskspernode": _count("ntasks_per_node"),
-    "ntaskspernode": _count("ntasks_per_node"), "mincpusnode": _count("min_cpus_per_node"),
-    "reqsockets": _count("sockets_per_node"), "reqcores": _count("cores_per_socket"),
-    "reqthreads": _count("threads_per_core"), "corespec": _spec("core_spec"),
+    "cpuspertask": _cpus_per_task, "taskspernode": _count("ntasks_per_node", of_operator=True),
+    "ntaskspernode": _count("ntasks_per_node"), "mincpusnode": _count("min_cpus_per_node", 0),
+    "reqsockets": _count("sockets_per_node", 0), "reqcores": _count("cores_per_socket", 0),
+    "reqthreads": _count("threads_per_core", 0), "corespec": _spec("core_spec"),
     "threadspec": _spec("thread_spec"), "minmemorynode": _memory("mem_per_node_mb", "mem_per_cpu_mb"),
     "minmemorycpu": _memory("mem_per_cpu_mb", "mem_per_node_mb"), "mintmpdisknode": _tmp_disk,
     "reqnodelist": _req_nodes, "nodelist": _req_nodes, "excnodelist": _exc_nodes, "gres": _gres,

@@ -51,7 +51,7 @@ def test_a_pending_job_changes_and_stays_changed() -> None:
 REQUESTS: list[tuple[dict[str, str], str, Any]] = [
     ({"features": "new"}, "constraint", "new"), ({"reqnodelist": "n[1-2]"}, "node_list", "n[1-2]"),
     ({"excnodelist": "n1"}, "exclude", "n1"), ({"gres": "gpu:1"}, "tres_per_node", "gres/gpu:1"),
-    ({"switches": "2@60"}, "switches_wait_s", 60), ({"corespec": "*"}, "core_spec", None),
+    ({"switches": "2@2"}, "switches_wait_s", 120), ({"switches": "2@60"}, "switches_wait_s", 300),
     ({"mailtype": "END"}, "mail_type", "END"), ({"contiguous": "yes"}, "contiguous", True)]
 
 
@@ -65,11 +65,15 @@ def test_the_request_follows() -> None:
 
 
 REFUSED: list[tuple[Identity, dict[str, str], int]] = [
-    (BOB, {"comment": "x"}, errors.ESLURM_ACCESS_DENIED), (ALICE, {"admincomment": "x"}, errors.ESLURM_ACCESS_DENIED),
+    (BOB, {"comment": "x"}, errors.ESLURM_USER_ID_MISSING), (ALICE, {"admincomment": "x"}, errors.ESLURM_ACCESS_DENIED),
     (ALICE, {"priority": "99999999"}, errors.ESLURM_ACCESS_DENIED),
     (ALICE, {"nice": "-5"}, errors.ESLURM_ACCESS_DENIED),
-    (ALICE, {"timelimit": "61"}, errors.ESLURM_INVALID_TIME_LIMIT),
-    (ALICE, {"reboot": "1"}, errors.ESLURM_ACCESS_DENIED),
+    (ALICE, {"timelimit": "61"}, errors.ESLURM_ACCESS_DENIED),
+    (ALICE, {"reboot": "1"}, errors.ESLURM_ACCESS_DENIED), (ALICE, {"shared": "yes"}, errors.ESLURM_ACCESS_DENIED),
+    (ALICE, {"contiguous": "1"}, errors.ESLURM_ACCESS_DENIED), (ROOT, {"corespec": "1"}, errors.ESLURM_ACCESS_DENIED),
+    (ROOT, {"tresbind": "x"}, errors.ESLURM_INVALID_TRES),
+    (ROOT, {"mempertres": "gres/gpu:9"}, errors.ESLURM_INVALID_GRES),
+    (ROOT, {"numnodes": "1000"}, errors.ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE),
     (ROOT, {"partition": "nosuch"}, errors.ESLURM_INVALID_PARTITION_NAME),
     (ROOT, {"features": "nosuch"}, errors.ESLURM_INVALID_FEATURE), (ROOT, {"reqnodelist": "x"}, 2018),
     (ROOT, {"licenses": "a"}, errors.ESLURM_INVALID_LICENSES), (ROOT, {"dependency": "bogus:1"}, 2038),
@@ -91,8 +95,8 @@ def test_what_is_refused_changes_nothing() -> None:
 
 AT_ANY_TIME = {
     "comment", "admincomment", "systemcomment", "extra", "name", "jobname", "wckey", "timelimit", "endtime", "qos",
-    "nice", "requeue", "sitefactor", "container", "burstbuffer", "clusterfeatures", "mailuser", "mailtype", "licenses",
-    "mcslabel", "resetaccruetime", "arraytaskthrottle", "reboot"}
+    "nice", "requeue", "sitefactor", "container", "burstbuffer", "clusterfeatures", "clusters", "mailuser",
+    "mailtype", "licenses", "mcslabel", "resetaccruetime", "arraytaskthrottle", "reboot"}
 
 
 def test_keys_of_waiting_jobs_only() -> None:

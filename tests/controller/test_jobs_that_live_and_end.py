@@ -82,7 +82,7 @@ def test_cancelling_says_who() -> None:
         await lab.acts.signal(ROOT, running)
         assert lab.job(running).state == "CANCELLED"
         await lab.advance(2)
-        assert (lab.shown(waiting), lab.shown(running)) == ("CANCELLED None", "CANCELLED None")
+        assert (lab.shown(waiting), lab.shown(running)) == ("CANCELLED JobHeldUser", "CANCELLED None")
         assert (lab.job(waiting).killed_by_uid, lab.job(running).killed_by_uid) == (ALICE.uid, 0)
         await refused(errors.ESLURM_ALREADY_DONE, lab.acts.signal(ALICE, running))
         await refused(errors.ESLURM_INVALID_JOB_ID, lab.acts.signal(ALICE, 999))
@@ -99,7 +99,7 @@ def test_hold_and_release_by_user_and_administrator() -> None:
         await lab.acts.hold(ROOT, str(job_id))
         assert lab.shown(job_id) == "PENDING JobHeldAdmin"
         await refused(errors.ESLURM_ACCESS_DENIED, lab.acts.release(ALICE, str(job_id)))
-        await refused(errors.ESLURM_ACCESS_DENIED, lab.acts.hold(BOB, str(job_id)))
+        await refused(errors.ESLURM_USER_ID_MISSING, lab.acts.hold(BOB, str(job_id)))
         await lab.acts.release(ROOT, str(job_id))
         await lab.advance(51)
         assert lab.shown(job_id) == "RUNNING None"
