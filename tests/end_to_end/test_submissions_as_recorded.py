@@ -149,3 +149,26 @@ def test_submissions_are_answered_as_slurm_answers_them(caller: Caller) -> None:
             for text in differences(case, caller, others):
                 wrong.append(f"seed {case['seed']}: {text}\n  {case['script']!r} {case['args']} {case['env']}")
     assert not wrong, f"{len(wrong)} differences\n" + "\n".join(wrong[:20])
+
+
+def test_updates_of_waiting_jobs_are_answered_as_slurm_answers_them(caller: Caller) -> None:
+    """hold, release, requeue, scancel and ``scontrol update`` with every key, by the owner, by others and by root."""
+    def submitted(user: str, *words: str) -> str:
+        return caller.run("sbatch", "--parsable", "--wrap", "true", *words, user=user)[1].strip()
+
+    others = {"J1": submitted("alice", "-H"), "J2": submitted("alice", "-H", "-a0-3"), "J3": submitted("bob", "-H"),
+              "J4": submitted("alice", "-H")}
+    caller.run("scancel", others["J4"])
+    wrong = []
+    with gzip.open(DATA / "submissions" / "updates.jsonl.gz", "rt") as lines:
+        for case in map(json.loads, lines):
+            words = [re.sub(r"\{(J\d)\}", lambda found: others[found[1]], word) for word in case["submit"]]
+            numbers = {**others, "ID": submitted("alice", *words, *(["--wrap", "true"] if ":" in words else []))}
+            for user, argv, code, text in case["steps"]:
+                def put(part: str, numbers: dict[str, str] = numbers) -> str:
+                    return re.sub(r"\{(J\d|ID)\}", lambda found: numbers[found[1]], part)
+                got, _, err = caller.run(*map(put, argv), user=user)
+                if (got, err) != (code, put(text)):
+                    wrong.append(f"seed {case['seed']} {user} {argv}: {got} {err!r} for {code} {text!r}")
+            caller.run("scancel", numbers["ID"])
+    assert not wrong, f"{len(wrong)} differences\n" + "\n".join(wrong[:20])
