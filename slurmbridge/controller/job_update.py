@@ -39,6 +39,8 @@ class JobUpdate:
     def run(self, changes: Mapping[str, str], keys: Mapping[str, Key]) -> None:
         """Raises SlurmError."""
         if self.job.state in states.FINISHED and not set(changes) <= ALWAYS:
+            if "arraytaskthrottle" in changes and not self.job.array_job_id:
+                keys["arraytaskthrottle"](self, changes["arraytaskthrottle"])      # refused for what it is, first
             raise SlurmError(errors.ESLURM_JOB_FINISHED)
         for key, value in changes.items():
             handler = keys.get(key)
