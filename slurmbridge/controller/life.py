@@ -201,6 +201,7 @@ class JobLife:
             job.reason = job.reason if cause.reason == "None" else cause.reason
         else:
             job.reason = "DeadLine"
+        job.num_nodes = job.num_nodes.partition("-")[0]
         job.sched_nodes = ""
         self._over(job)
 

@@ -35,7 +35,7 @@ class LimitBooks:
         self.accrued_until_s: Callable[[], float | None] = now       # when usage was last brought up to date
         self.billing: Callable[[Mapping[str, int], str], float] | None = None     # billing units in a partition
         self._groups: dict[Key, int] = {}
-        self._subjects: dict[Key, int] = {}
+        self._subjects: dict[tuple[int, str, str, str, str], int] = {}
         self._running: dict[int, tuple[Subject, dict[str, int]]] = {}
         self.submitted: Counter[Key] = Counter()
         self._counted: dict[int, tuple[tuple[Key, ...], int]] = {}
@@ -70,16 +70,18 @@ class LimitBooks:
         return result
 
     def _subject(self, job: JobRecord) -> int:
-        partition_qos = self._partition_qos(job)
-        key = (job.assoc_id, job.qos, partition_qos)
+        key = (job.assoc_id, job.qos, self._partition_qos(job), job.user_name, job.account)
         index = self._subjects.get(key)
         if index is None:
-            chain = tuple(self._group(("assoc", record.id)) for record in self.chain(job.assoc_id))
-            qos = self._group(("qos", job.qos)) if job.qos in self._accounting.qos else -1
-            other = self._group(("qos", partition_qos)) if partition_qos in self._accounting.qos else -1
             index = self._subjects[key] = len(self._book.subjects)
-            self._book.subjects.append(Subject(job.user_name, job.account, chain, qos, -1 if other == qos else other))
+            self._book.subjects.append(self._make_subject(*key))
         return index
+
+    def _make_subject(self, assoc_id: int, qos: str, partition_qos: str, user: str, account: str) -> Subject:
+        chain = tuple(self._group(("assoc", record.id)) for record in self.chain(assoc_id))
+        own = self._group(("qos", qos)) if qos in self._accounting.qos else -1
+        other = self._group(("qos", partition_qos)) if partition_qos in self._accounting.qos else -1
+        return Subject(user, account, chain, own, -1 if other == own else other)
 
     def _partition_qos(self, job: JobRecord) -> str:
         partition = self._partitions.get(job.partition.partition(",")[0])
@@ -108,8 +110,9 @@ class LimitBooks:
         self._book = LimitBook(safe="safe" in self._conf.accounting_enforce, billing=self.billing)
         self._tree = Tree(self._accounting)
         self._groups.clear()
-        self._subjects.clear()
         self._running.clear()
+        for key in self._subjects:            # queued jobs know their index
+            self._book.subjects.append(self._make_subject(*key))
         for job in self._active():
             if job.allocation:
                 self.job_started(job)

@@ -124,8 +124,8 @@ class Passes:
         self.main_count += 1
         plan = scheduler.main_pass(self._snapshot())
         self.apply(plan)
-        if self._with_backfill and len(world.queue):
-            self._backfill()
+        if self._with_backfill and len(world.queue) and not any(start.preempted for start in plan.starts):
+            self._backfill()                  # those who preempted come first, once their nodes are free
 
     def _backfill(self) -> None:
         """A backfill pass: now where it is quick, beside the event loop where it is not, later where one just was."""
@@ -304,6 +304,7 @@ class Passes:
             record = world.jobs.split(job, lowest_task(job.array_pending))
             if record is not job:
                 record.db_index = world.new_db_index()
+                world.queue.listed_after[job.job_id] = record.job_id
                 queueing.name_files(world, record)
                 world.journal.job(job)
                 queueing.refresh(world, job)

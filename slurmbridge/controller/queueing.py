@@ -224,6 +224,7 @@ def enter(world: World, job: JobRecord) -> None:
 def leave(world: World, job: JobRecord) -> None:
     """A job waits no more."""
     world.queue.remove(job.job_id)
+    world.queue.listed_after.pop(job.job_id, None)
     for name in job.partition.split(","):
         world.shapes.pop((job.job_id, name), None)
     world.priorities.forget(job.job_id)
@@ -284,6 +285,7 @@ def split(world: World, job: JobRecord, task: int) -> JobRecord:
     """One task leaves a pending array and waits on its own."""
     record = world.jobs.split(job, task)
     if record is not job:
+        world.queue.listed_after[job.job_id] = record.job_id
         record.db_index = world.new_db_index()
         world.limits.job_entered_queue(record)
         world.limits.job_entered_queue(job)

@@ -43,19 +43,25 @@ class ReservationNodes:
 
     def choose(self, record: ReservationRecord, flags: set[str], nodes: int, cores: int, partition: str,
                 mask: BoolArray) -> None:
-        """Nodes that no other reservation has, then (with MAINT or OVERLAP) others. Raises SlurmError."""
+        """Nodes that no other reservation has, else of those that let others overlap, else (MAINT, OVERLAP) any.
+
+        Raises SlurmError.
+        """
         columns = self._world.columns
         if cores and nodes > cores:
             raise SlurmError(errors.ESLURM_INVALID_CORE_CNT)
-        free, reserved = mask.copy(), []
+        free, apart, reserved = mask.copy(), mask.copy(), []
         for other in self._others(record):
             if not _meet(record, flags, other, self._world.now()):
                 continue
             if other.cores:
                 reserved += list(other.cores.items())
-            else:
-                free[[columns.index[name] for name in other.nodes if name in columns.index]] = False
-        tries = [free, mask] if flags & {"MAINT", "OVERLAP"} else [free]
+                continue
+            at = [columns.index[name] for name in other.nodes if name in columns.index]
+            free[at] = False
+            if "OVERLAP" not in other.flags:
+                apart[at] = False
+        tries = [free, apart, mask] if flags & {"MAINT", "OVERLAP"} else [free, apart]
         wanted = Wanted(nodes, cores, record.start_s, record.features, "IGNORE_JOBS" in flags)
         for usable in tries:
             try:

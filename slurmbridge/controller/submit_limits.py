@@ -27,7 +27,7 @@ def violated(job: JobRecord, books: LimitBooks, accounting: AssociationData, con
         if _over(limits.grp_submit_jobs, submitted["qos", qos.name], count):
             return "QOSGrpSubmitJobsLimit"
         if _over(limits.max_submit_jobs_per_account, submitted["qos", qos.name, "account", job.account], count):
-            return "QOSMaxSubmitJobPerAccountLimit"
+            return "MaxSubmitJobsPerAccount"
         if _over(limits.max_submit_jobs, submitted["qos", qos.name, "user", job.user_name], count):
             return "QOSMaxSubmitJobPerUserLimit"
     strict = any("DenyOnLimit" in qos.flags for qos in qoses)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, IntArray, Partition
+from slurmbridge.scheduling.reservations import named
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import REASON_INDEX, SchedulerSettings
 from slurmbridge.scheduling.state import NONE, PassState
@@ -11,11 +12,14 @@ from slurmbridge.scheduling.state import NONE, PassState
 NODE_LIMIT, TIME_LIMIT, CONFIG, DOWN, INACTIVE, MEMORY = (REASON_INDEX[w] for w in (
     "PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "PartitionDown", "PartitionInactive",
     "MaxMemPerLimit"))
-PARTITION_REASONS = np.array([NODE_LIMIT, TIME_LIMIT, CONFIG, DOWN, INACTIVE])
+RESERVATION = REASON_INDEX["Reservation"]
+PARTITION_REASONS = np.array([NODE_LIMIT, TIME_LIMIT, CONFIG, DOWN, INACTIVE, RESERVATION])
 
 
 def partition_reasons(state: PassState, *, min_time: bool) -> IntArray:
-    """Rows to test. ``min_time``: --time-min counts instead of the time limit (backfill)."""
+    """Rows to test: not those that wait for their reservation to begin.
+
+    ``min_time``: --time-min counts instead of the time limit (backfill)."""
     queue, columns = state.snapshot.queue, state.snapshot.cluster
     rows = np.flatnonzero(queue.live & queue.eligible)
     if not len(rows):
@@ -24,6 +28,8 @@ def partition_reasons(state: PassState, *, min_time: bool) -> IntArray:
     unique, inverse = np.unique(pairs, return_inverse=True)
     verdicts = np.array([_shape_reason(state, columns, int(pair) // len(queue.shapes), int(pair) % len(queue.shapes))
                          for pair in unique], dtype=np.int64)[inverse]
+    waiting = np.array([not _may_begin(state, shape) for shape in queue.shapes], dtype=np.bool_)
+    verdicts = np.where((verdicts == NONE) & waiting[queue.shape[rows]], RESERVATION, verdicts)
     time_s = queue.time_limit_s[rows]
     if min_time:
         time_s = np.where(queue.time_min_s[rows] > 0, queue.time_min_s[rows], time_s)
@@ -38,6 +44,16 @@ def partition_reasons(state: PassState, *, min_time: bool) -> IntArray:
     state.touched[rows[changes]] = True
     testable: IntArray = rows[verdicts == NONE]
     return testable
+
+
+def _may_begin(state: PassState, shape: Shape) -> bool:
+    """Whether the first of its reservations is there and active (always without one)."""
+    if shape.reservation is None:
+        return True
+    first = next(iter(named(state.snapshot.reservations, shape.reservation)), None)
+    if first is None or first.flex:
+        return first is not None
+    return first.start_s <= state.snapshot.now_s <= first.end_s and bool(first.nodes or first.any_nodes)
 
 
 def _shape_reason(state: PassState, columns: ClusterColumns, partition: int, shape: int) -> int:

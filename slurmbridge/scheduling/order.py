@@ -20,7 +20,7 @@ def order(snapshot: Snapshot, rows: IntArray) -> IntArray:
     queue = snapshot.queue
     if not len(rows):
         return rows
-    listed = rows[np.lexsort((_place_in_job(queue, rows), queue.job_id[rows]))]
+    listed = rows[np.lexsort((_place_in_job(queue, rows), *_place_in_list(queue, rows)))]
     reserved = np.array([shape.reservation is None for shape in queue.shapes], dtype=np.bool_)
     by_rank = np.lexsort((np.arange(len(listed)), queue.job_id[listed], queue.submit_s[listed],
                           -queue.priority[listed], -queue.tier[listed], reserved[queue.shape[listed]]))
@@ -35,6 +35,16 @@ def order(snapshot: Snapshot, rows: IntArray) -> IntArray:
     rank[by_rank] = np.arange(len(listed))
     sorter = _Sorter(rank.tolist(), qos.tolist(), preempts.tolist())
     return listed[np.array(sorter.sort(list(range(len(listed)))), dtype=np.int64)]
+
+
+def _place_in_list(queue: QueueColumns, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Sort keys (last one first): job ids, but what is left of an array stands after the task that left it last."""
+    jobs: IntArray = queue.job_id[rows]
+    if not queue.listed_after:
+        return jobs, jobs
+    after = queue.listed_after
+    places = np.array([after.get(job_id, job_id) for job_id in jobs.tolist()], dtype=np.int64)
+    return (places != jobs).astype(np.int64), places
 
 
 def _place_in_job(queue: QueueColumns, rows: IntArray) -> IntArray:

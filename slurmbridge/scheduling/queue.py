@@ -61,6 +61,7 @@ class QueueColumns:
         self.shapes: list[Shape] = []
         self.partitions: list[str] = []
         self.qos: dict[int, str] = {}         # job id -> QOS, of jobs that have one
+        self.listed_after: dict[int, int] = {}                   # array that was split -> its task that left it last
         self.het: dict[int, tuple[int, ...]] = {}                # job id -> all components of its heterogeneous job
         self._shape_index: dict[Shape, int] = {}
         self._partition_index: dict[str, int] = {}
