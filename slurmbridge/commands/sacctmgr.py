@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from slurmbridge.commands import sacctmgr_accounts as accounts
+from slurmbridge.commands import sacctmgr_archive as archive
 from slurmbridge.commands import sacctmgr_books as books
 from slurmbridge.commands import sacctmgr_clusters as clusters
 from slurmbridge.commands import sacctmgr_coordinators as coordinators
@@ -45,6 +46,8 @@ sacctmgr [OPTION...] COMMAND ENTITY [NAME...] [where CONDITION=VALUE...] [set FI
   list|show           account, association, cluster, configuration, event, problem, qos, runawayjobs, stats,
                       transactions, tres, user, wckey
   dump CLUSTER [file=FILE]       load file=FILE [clean]       ping       version
+  archive dump [jobs|steps|events|reservations|suspend|txn] PurgeJobAfter=12months... [directory=DIR]
+  archive load file=FILE
 """
 
 
@@ -172,7 +175,7 @@ async def execute(talk: Talk, words: Sequence[str]) -> None:
     elif matches(word, "add", 3) or matches(word, "create", 3):
         await _entity(talk, rest, _ADD, _NONE_ADD, True)
     elif matches(word, "archive", 3):
-        _archive(talk, rest)
+        await _archive(talk, rest)
     elif matches(word, "clear", 3):
         if not rest or not matches(rest[0], "Stats", 1):
             talk.complain('No valid entity in list command\nInput line must include "Stats"\n')
@@ -230,10 +233,12 @@ async def _entity(talk: Talk, words: Sequence[str], entities: Entities, none: st
     talk.complain(none)
 
 
-def _archive(talk: Talk, rest: Sequence[str]) -> None:
+async def _archive(talk: Talk, rest: Sequence[str]) -> None:
     if not _may_change(talk):
         return
-    if rest and (matches(rest[0], "dump", 1) or matches(rest[0], "load", 1)):
-        talk.complain(" Archives are not offered by slurmbridge: the ledger keeps everything.\n")
-        return
-    talk.complain('No valid entity in archive command\nInput line must include, "Dump", or "load"\n')
+    if rest and matches(rest[0], "dump", 1):
+        await archive.dump(talk, rest[1:])
+    elif rest and matches(rest[0], "load", 1):
+        await archive.load(talk, rest[1:])
+    else:
+        talk.complain('No valid entity in archive command\nInput line must include, "Dump", or "load"\n')

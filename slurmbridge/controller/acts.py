@@ -295,6 +295,14 @@ class ControllerActs:
         self._super(caller)
         return await self._service.books.take_over(kind, text, more, zone)
 
+    async def archive(self, caller: Identity, parts: Sequence[tuple[str, int, bool]], directory: str) -> None:
+        self._super(caller)
+        await self._service.books.archive(parts, directory)
+
+    async def load_archive(self, caller: Identity, path: str) -> None:
+        self._super(caller)
+        await self._service.books.load_archive(path)
+
     # --- waiting
     async def wait_job_start(self, job_id: int) -> JobRecord:
         world = self._world

@@ -10,8 +10,10 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from errno import EINVAL
+from pathlib import Path
 from typing import Any
 
+from slurmbridge.accounting import archive
 from slurmbridge.accounting import operations as ops
 from slurmbridge.accounting.history import HistoryError, read_events, read_history
 from slurmbridge.accounting.reservation_history import order_of, read_reservations
@@ -121,6 +123,28 @@ class Books:
             await self.catch_up()
         counted = sum(isinstance(one, ops.SaveRun | ops.SaveEvent | ops.SaveReservation) for one in operations)
         return f"{counted} {'runs of jobs' if kind == 'history' else kind} imported\n"
+
+    # --- archives
+    async def archive(self, parts: Sequence[tuple[str, int, bool]], directory: str) -> None:
+        """Records of these kinds from before these times go, into files where so wanted. Raises SlurmError."""
+        world = self._world
+        await self.catch_up()
+        wanted = [archive.Part(*part) for part in parts]
+        async with self._busy:
+            try:
+                await asyncio.to_thread(archive.dump, world.ledger.url, world.ledger.write_and_wait, wanted,
+                                        Path(directory), world.conf.cluster_name, self._zone)
+            except archive.ArchiveError as error:
+                raise SlurmError(EINVAL, str(error)) from None
+
+    async def load_archive(self, path: str) -> None:
+        """Archived records are back; their usage was there all the time. Raises SlurmError, nothing loaded."""
+        try:
+            batches = await asyncio.to_thread(lambda: list(archive.load(Path(path))))
+        except archive.ArchiveError as error:
+            raise SlurmError(EINVAL, str(error)) from None
+        for operations in batches:
+            await self._world.ledger.write(operations)
 
     def _new_tres(self, operations: Sequence[ops.Operation]) -> list[ops.Operation]:
         """TRES that the records name and that were not known here."""

@@ -1,0 +1,112 @@
+"""``sacctmgr archive dump`` and ``load``: old records out of the ledger into files, and back (sacctmgr(1))."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from slurmbridge.commands.sacctmgr_talk import COMMIT, Talk
+from slurmbridge.commands.sacctmgr_words import refuse_operator, split_word, strip_quotes
+from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.memory import leading_int
+from slurmbridge.slurm.zones import Zone
+
+_WARNING = ("This may result in loss of accounting database records (if Purge* options enabled).\n"
+            "Are you sure you want to continue?")
+_FLAGS = (("events", "event"), ("jobs", "job"), ("reservations", "resv"), ("steps", "step"), ("suspend", "suspend"),
+          ("txn", "txn"), ("usage", "usage"))
+_AGES = (("PurgeEventAfter", "event"), ("PurgeJobAfter", "job"), ("PurgeResvAfter", "resv"),
+         ("PurgeStepAfter", "step"), ("PurgeSuspendAfter", "suspend"), ("PurgeTXNAfter", "txn"),
+         ("PurgeUsageAfter", "usage"))
+
+
+async def dump(talk: Talk, argv: Sequence[str]) -> None:
+    keeps: set[str] = set()
+    ages: dict[str, int] = {}
+    directory = "/tmp"
+    now, zone = int(talk.session.now()), Zone.of(talk.env)
+    for text in argv:
+        word = split_word(text)
+        if not refuse_operator(talk, word, False) or (word.value is None and word.named("where", 5)):
+            continue
+        if word.value is None:
+            kind = next((kind for name, kind in _FLAGS if word.named(name, 1)), None)
+            if kind:
+                keeps.add(kind)
+            elif text.lower() != talk.cluster:
+                talk.complain(f" Unknown condition: {text}\n")
+            continue
+        kind = next((kind for name, kind in _AGES if word.named(name, 10)), None) or next(
+            (kind for name, kind in _AGES if word.named(name.replace("After", "Months"), 6)), None)
+        if kind:
+            cutoff = _cutoff(talk, word.operand, now, zone)
+            if cutoff is not None:
+                ages[kind] = cutoff
+        elif word.named("Directory", 2):
+            directory = strip_quotes(word.operand, lower=False)
+        elif word.named("Clusters", 1):
+            if talk.cluster not in word.operand.lower().split(","):
+                talk.complain(f" No cluster '{word.operand}' here\n")
+        else:
+            talk.complain(f" Unknown condition: {text}\n")
+    for kind in sorted(keeps - set(ages)):
+        talk.complain(f" Problem dumping archive: no age is given for {kind} records (Purge{kind.title()}After=)\n")
+    if "usage" in ages:
+        talk.complain(" Problem dumping archive: rolled-up usage is kept for ever\n")
+    if talk.exit_code:
+        return
+    if not await talk.ask(_WARNING):
+        talk.say(" Changes Discarded\n")
+        return
+    parts = [(kind, before_s, kind in keeps) for kind, before_s in ages.items()]
+    acts: Any = talk.session.acts
+    try:
+        await acts.archive(talk.session.identity, parts, _full(talk, directory))
+    except SlurmError as error:
+        talk.complain(f" Problem dumping archive: {error}\n")
+
+
+async def load(talk: Talk, argv: Sequence[str]) -> None:
+    path = ""
+    for text in argv:
+        word = split_word(text)
+        if not refuse_operator(talk, word, False):
+            continue
+        if word.value is None or word.named("File", 1):
+            path = strip_quotes(word.operand, lower=False)
+        else:
+            talk.complain(f" Unknown option: {text}\n")
+    if talk.exit_code:
+        return
+    if not await talk.ask(COMMIT):
+        talk.say(" Changes Discarded\n")
+        return
+    acts: Any = talk.session.acts
+    try:
+        await acts.load_archive(talk.session.identity, _full(talk, path))
+    except SlurmError as error:
+        talk.complain(f" Problem loading archive file: {error}\n")
+
+
+def _full(talk: Talk, path: str) -> str:
+    return path if path.startswith("/") else f"{talk.session.invocation.cwd}/{path}"
+
+
+def _cutoff(talk: Talk, text: str, now: int, zone: Zone) -> int | None:
+    """``12``, ``12months``, ``3days`` or ``48hours`` ago, at the beginning of that unit."""
+    found = leading_int(text)
+    if found is None or found[0] < 0:
+        talk.log_error(f"Invalid purge string '{text}'")
+        talk.exit_code = 1
+        return None
+    count, unit = found
+    when = zone.local(now)
+    if "months".startswith(unit.lower()):
+        month = when.year * 12 + when.month - 1 - count
+        return zone.epoch(month // 12, month % 12 + 1, 1, 0, 0, 0)
+    if "hours".startswith(unit.lower()):
+        return zone.epoch(when.year, when.month, when.day, when.hour, 0, 0) - count * 3600
+    if "days".startswith(unit.lower()):
+        return zone.epoch(when.year, when.month, when.day - count, 0, 0, 0)
+    talk.log_error(f"Invalid purge unit '{unit}', valid options are hours, days, or months")
+    talk.exit_code = 1
+    return None
