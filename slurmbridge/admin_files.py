@@ -14,6 +14,7 @@ from slurmbridge.slurm.conf import ConfError, read_conf
 from slurmbridge.slurm.conf_lint import lint as lint_conf
 from slurmbridge.slurm.settings import SlurmConf
 from slurmbridge.translate.call import Call, ClientError
+from slurmbridge.translate.containers import ContainerError
 from slurmbridge.translate.lint import lint_script
 from slurmbridge.translate.manifest import manifests
 from slurmbridge.translate.request import build_requests
@@ -35,8 +36,12 @@ def print_manifests(script: str, options: tuple[str, ...], job_id: int) -> int:
         sys.stderr.write(error.stderr_text)
         return error.exit_code
     sys.stderr.write(submission.stderr)
-    objects = [made for offset, request in enumerate(submission.requests)
-               for made in manifests(request, job_id + offset)]
+    try:
+        objects = [made for offset, request in enumerate(submission.requests)
+                   for made in manifests(request, job_id + offset)]
+    except ContainerError as error:
+        sys.stderr.write(f"slurmbridge: error: {error}\n")
+        return 1
     print(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True), end="")
     return 0
 

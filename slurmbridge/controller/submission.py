@@ -183,6 +183,7 @@ class Submission:
             raise SlurmError(errors.ESLURM_PREEMPTION_REQUIRED)
         self._check_sampling(request, partitions[0])
         submission_checks.check_licenses(request, self._world.settings.licenses_total)
+        submission_checks.check_container(request, self._world.engine.name)
         submission_checks.check_gres(request, conf.gres_types, conf.accounting_storage_tres)
         request = with_changes(request, user_name=user_name, group_name=group_name,
                                switches_wait_s=self._switch_wait(request),

@@ -12,6 +12,7 @@ from slurmbridge.scheduling.features import parse as parse_features
 from slurmbridge.slurm import errors, tres
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.jobspec import JobRequest, with_changes
+from slurmbridge.slurm.pyxis import IMAGE, NAME, needs_image
 from slurmbridge.translate import gres_check
 
 _BIND = re.compile(r"closest|none|per_task:|single:|map_gpu:|map:|mask_gpu:|mask:", re.IGNORECASE)
@@ -53,6 +54,14 @@ def check_licenses(request: JobRequest, totals: Mapping[str, int]) -> None:
             raise SlurmError(errors.ESLURM_INVALID_LICENSES)
     except tres.TresError:
         raise SlurmError(errors.ESLURM_INVALID_LICENSES) from None
+
+
+def check_container(request: JobRequest, engine: str) -> None:
+    """Images need an engine that has containers. Raises SlurmError(ESLURMD_CONTAINER_RUNTIME_INVALID)."""
+    if engine == "local" and needs_image(request.pyxis):
+        option = IMAGE if IMAGE in request.pyxis else NAME
+        raise SlurmError(errors.ESLURMD_CONTAINER_RUNTIME_INVALID, details=(
+            f"--{option}: this cluster runs jobs as processes of its own machine, without containers",))
 
 
 def check_gres(request: JobRequest, known: Collection[str], counted: Collection[str]) -> None:

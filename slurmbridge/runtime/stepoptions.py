@@ -11,10 +11,13 @@ from slurmbridge.runtime.steptypes import StepRequest
 from slurmbridge.slurm import hostlist, tres
 from slurmbridge.slurm.asking import run
 from slurmbridge.slurm.option_values import Caller, ClientExit, Log, OptionSet
+from slurmbridge.slurm.options import PYXIS
+from slurmbridge.slurm.pyxis import IMAGE, NAME, needs_image, without_effect
 from slurmbridge.slurm.srun_options import MPI_TYPES, read_srun
 from slurmbridge.slurm.words import Distribution as Words
 
 MAX_FILE = 16 << 20
+PYXIS_NAMES = tuple(option.name for option in PYXIS)
 
 
 @dataclass(slots=True)
@@ -53,7 +56,7 @@ def step_options(opts: OptionSet, order: RunOrder, log: Log, *, owns_allocation:
 
     Raises ClientExit.
     """
-    _refuse_unsupported(opts, log)
+    _refuse_unsupported(opts, order, log)
     if owns_allocation:                       # what the allocation was made for is the step's anyway
         opts["constraint"] = opts["time_limit"] = None
     if before is not None:
@@ -69,7 +72,7 @@ def _read_file(path: str) -> bytes:
         return file.read(MAX_FILE)
 
 
-def _refuse_unsupported(opts: OptionSet, log: Log) -> None:
+def _refuse_unsupported(opts: OptionSet, order: RunOrder, log: Log) -> None:
     """What a step cannot be given here is refused, not left out."""
     mpi = mpi_type(opts["mpi"], opts.caller.conf.get("MpiDefault"))
     if mpi not in MPI_TYPES:
@@ -78,17 +81,28 @@ def _refuse_unsupported(opts: OptionSet, log: Log) -> None:
         log.error(f"Invalid MPI type '{mpi}', --mpi=list for acceptable types")
         raise ClientExit(1)
     for field, option in (("container", "--container"), ("container_id", "--container-id"),
-                          ("container-image", "--container-image"), ("no_allocate", "--no-allocate"),
+                          ("no_allocate", "--no-allocate"),
                           ("test_only", "--test-only"), ("debugger_test", "--debugger-test"),
                           ("resv_ports", "--resv-ports"), ("send_libs", "--send-libs")):
         if opts.values.get(field) not in (None, False, ""):
             log.error(f"{option} is not supported for steps by slurmbridge")
             raise ClientExit(1)
+    _check_container({name: opts[name] for name in PYXIS_NAMES if opts.is_set(name)}, order, log)
     if opts["begin"]:
         log.error("--begin is ignored because nodes are already allocated.")
     if opts["x11"] is not None:
         log.error("Ignoring --x11 option for a job step within an existing job. "
                   "Set x11 options at job allocation time.")
+
+
+def _check_container(given: dict[str, str], order: RunOrder, log: Log) -> None:
+    """A step runs in its job's container, where the job has one."""
+    for line in without_effect(given):
+        log.error(line)
+    if needs_image(given) and given.get(IMAGE) != order.request.pyxis.get(IMAGE, ""):
+        log.error(f"--{IMAGE if IMAGE in given else NAME}: steps run in the container of their job, "
+                  f"and this job has {order.request.pyxis.get(IMAGE) or 'none'}")
+        raise ClientExit(1)
 
 
 def _leave_out(opts: OptionSet, order: RunOrder, before: Sequence[str], log: Log) -> None:

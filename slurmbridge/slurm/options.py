@@ -222,7 +222,7 @@ PYXIS: tuple[Option, ...] = tuple(
         ("container-save", 1), ("container-mount-home", 0), ("no-container-mount-home", 0),
         ("container-remap-root", 0), ("no-container-remap-root", 0), ("container-entrypoint", 0),
         ("no-container-entrypoint", 0), ("container-entrypoint-log", 0), ("container-writable", 0),
-        ("container-readonly", 0), ("container-env", 1)))
+        ("container-readonly", 0), ("container-env", 1), ("container-unshare", 1)))
 """Pyxis' options: accepted in full spelling only, so that Slurm's own abbreviations keep their meaning."""
 
 

@@ -22,6 +22,7 @@ _DASHES = "‐‑‒–—―−"
 _NO_TOPOLOGY = "nodes have no switches or blocks here; kept and shown"
 _NO_HARDWARE = "containers cannot change it; kept and shown"
 _NO_FIRMWARE = "nodes are not rebooted for a job; kept and shown"
+_NO_KEPT_CONTAINER = "a pod's file system goes with the pod; name an image"
 _NO_BURST = "there are no burst buffers; use a volume"
 
 OUTCOMES: dict[str, tuple[str, str]] = {
@@ -31,6 +32,10 @@ OUTCOMES: dict[str, tuple[str, str]] = {
     "consolidate-segments": (RECORDED, _NO_TOPOLOGY), "spread-segments": (RECORDED, _NO_TOPOLOGY),
     "segment": (RECORDED, _NO_TOPOLOGY), "switches": (RECORDED, _NO_TOPOLOGY),
     "container": (APPROXIMATED, "on Kubernetes the pod's image; an OCI bundle on disk is not unpacked"),
+    **dict.fromkeys(("container-name", "container-save"), (RECORDED, _NO_KEPT_CONTAINER)),
+    **dict.fromkeys(("container-entrypoint", "no-container-entrypoint", "container-entrypoint-log"),
+                    (RECORDED, "a pod's first process is the step daemon; the image's entry point is not run")),
+    "container-unshare": (RECORDED, "a pod has namespaces of its own"),
     "container-id": (RECORDED, "no runtime keeps containers between jobs"),
     "context": (RECORDED, "SELinux contexts come from the pod's security context"),
     "core-spec": (RECORDED, "needs AllowSpecResourcesUsage; no cores are set aside in a pod"),

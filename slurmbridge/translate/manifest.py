@@ -14,6 +14,7 @@ from typing import Any
 
 from slurmbridge.slurm import tres
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN, JobRequest
+from slurmbridge.translate import containers
 
 DOMAIN = "slurmbridge.io"
 MANAGED = {"app.kubernetes.io/managed-by": "slurmbridge"}
@@ -133,7 +134,10 @@ def backstop_s(request: JobRequest, site: Site) -> int | None:
 
 
 def pod(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: int, site: Site) -> dict[str, Any]:
-    """All pods of a gang are alike: the largest share counts. The gang scheduler binds each to its planned node."""
+    """All pods of a gang are alike: the largest share counts. The gang scheduler binds each to its planned node.
+
+    Raises containers.ContainerError for an image or mount that no pod can have.
+    """
     share = NodeShare("", max(s.cpus for s in shares), max(s.memory_mb for s in shares), _largest(shares))
     resources = _resources(share, site)
     shm_mb = site.shm_mb if site.shm_mb is not None else share.memory_mb // 2
@@ -145,7 +149,7 @@ def pod(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: 
     if site.groups:
         context["supplementalGroups"] = list(site.groups)
     container = {
-        "name": "job", "image": request.pyxis.get("container-image") or request.container or site.image,
+        "name": "job",
         "command": ["/slurmbridge/bin/step-daemon"],
         "args": ["--order=/run/slurmbridge/order.json", "--index=$(JOB_COMPLETION_INDEX)"],
         "env": [{"name": "SLURMBRIDGE_URL", "value": site.controller_url},
@@ -159,14 +163,17 @@ def pod(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: 
         "volumeMounts": [{"name": "runtime", "mountPath": "/slurmbridge", "readOnly": True},
                          {"name": "order", "mountPath": "/run/slurmbridge", "readOnly": True},
                          {"name": "shm", "mountPath": "/dev/shm"}]}
-    return {"restartPolicy": "Never", "schedulerName": site.scheduler, "subdomain": site.service,
-            "setHostnameAsFQDN": False, "enableServiceLinks": False, "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": site.kill_wait_s + 5, "securityContext": context,
-            "containers": [container],
-            "volumes": [{"name": "runtime", "image": {"reference": site.runtime_image}},
-                        {"name": "order", "secret": {"secretName": f"{object_name(job_id)}-{restart}",
-                                                     "defaultMode": 0o400}},
-                        {"name": "shm", "emptyDir": shm}]}
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never", "schedulerName": site.scheduler, "subdomain": site.service,
+        "setHostnameAsFQDN": False, "enableServiceLinks": False, "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": site.kill_wait_s + 5, "securityContext": context,
+        "containers": [container],
+        "volumes": [{"name": "runtime", "image": {"reference": site.runtime_image}},
+                    {"name": "order", "secret": {"secretName": f"{object_name(job_id)}-{restart}",
+                                                 "defaultMode": 0o400}},
+                    {"name": "shm", "emptyDir": shm}]}
+    containers.apply(request, container, spec, site.image)
+    return spec
 
 
 def _pod_hosts(job_id: int, nodes: int) -> str:
@@ -233,7 +240,8 @@ def annotations_of(request: JobRequest) -> dict[str, str]:
     pairs = (("name", request.name), ("user", request.user_name), ("account", request.account),
              ("partition", ",".join(request.partitions)), ("qos", request.qos), ("comment", request.comment),
              ("command", request.command), ("work-dir", request.work_dir), ("submit-line", request.submit_line),
-             ("array", request.array), ("constraint", request.constraint), ("node-list", request.node_list))
+             ("array", request.array), ("constraint", request.constraint), ("node-list", request.node_list),
+             *containers.options_as_given(request.pyxis))
     return {f"{DOMAIN}/{key}": printable(value)[:_MAX_ANNOTATION] for key, value in pairs if value}
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN, JobRequest
-from slurmbridge.slurm.options import OPTIONS
+from slurmbridge.slurm.options import OPTIONS, PYXIS
 from slurmbridge.translate.lint import OUTCOMES, lint_script
 from slurmbridge.translate.manifest import NodeShare, Site, is_label_value, manifests
 
@@ -47,7 +47,7 @@ def test_what_is_wrong_only_together() -> None:
 
 
 def test_outcomes_name_real_options() -> None:
-    assert set(OUTCOMES) <= {option.name for option in OPTIONS}
+    assert set(OUTCOMES) <= {option.name for option in (*OPTIONS, *PYXIS)}
 
 
 REQUEST = JobRequest(name="../../etc; rm -rf /\n\udcff", script="#!/bin/sh\n", min_nodes=2, num_tasks=8,
