@@ -85,7 +85,8 @@ class Replay:
 
 
 def replay(case: dict) -> Replay:
-    """The first pass after the resume was backfill's in most recordings, the main loop's in the others."""
+    """Passes are run when the recording says that they started jobs: backfill's was the first in most recordings, and
+    where the main loop's was, backfill's often came a second later, so that jobs end a second apart."""
     jobs = case["jobs"]
     running = [job for job in jobs if job.get("state") == "RUNNING"]
     out = Replay(MINUTE + _second(jobs))
@@ -95,9 +96,11 @@ def replay(case: dict) -> Replay:
         out.submit(number, job)
     for name in out.cluster.names:
         out.cluster.set_node_state(name, available=True)
-    out.now_s += min((job["start_s"] for job in running), default=0)
-    if all(job["scheduler"] == "Backfill" for job in running):
-        out.apply(backfill_pass(out.snapshot()))
+    begun_s = out.now_s
+    seen = sorted({(job["start_s"], job["scheduler"]) for job in running}, key=lambda pair: (pair[0], pair[1] != "Main"))
+    for start_s, scheduler in seen:
+        out.now_s = begun_s + start_s
+        out.apply((main_pass if scheduler == "Main" else backfill_pass)(out.snapshot()))
     for _ in range(3):
         out.apply(main_pass(out.snapshot()))
         out.apply(backfill_pass(out.snapshot()))

@@ -11,8 +11,8 @@ from slurmbridge.slurm.hostlist import compress
 BY_SEED = {case["seed"]: case for case in CASES}
 HALF_RESUMED = {108}
 """Recordings in which a pass ran while only some of the nodes were back."""
-OTHER_MOMENT = {101, 108, 114, 119, 122, 134}
-"""Recordings whose last backfill pass saw another state than the replay's."""
+OTHER_PROMISES = {101, 108, 122}
+"""Recordings in which waiting jobs were promised other nodes or times; why is not known (108 is half resumed)."""
 
 
 @functools.cache
@@ -48,7 +48,7 @@ def test_waiting_jobs_show_the_same_reason_and_size(seed: int) -> None:
     assert {n: got.size(n) for n in waiting} == {n: (jobs[n]["num_nodes"], jobs[n]["num_cpus"]) for n in waiting}
 
 
-@pytest.mark.parametrize("seed", sorted(BY_SEED.keys() - OTHER_MOMENT))
+@pytest.mark.parametrize("seed", sorted(BY_SEED.keys() - OTHER_PROMISES))
 def test_waiting_jobs_expect_the_same_start_and_nodes(seed: int) -> None:
     got, began_s = replayed(seed), origin_s(BY_SEED[seed])
     jobs = {n: job for n, job in enumerate(BY_SEED[seed]["jobs"], 1) if job.get("state") == "PENDING"}
