@@ -97,7 +97,8 @@ def replay(case: dict) -> Replay:
     for name in out.cluster.names:
         out.cluster.set_node_state(name, available=True)
     begun_s = out.now_s
-    seen = sorted({(job["start_s"], job["scheduler"]) for job in running}, key=lambda pair: (pair[0], pair[1] != "Main"))
+    seen = sorted({(job["start_s"], job["scheduler"]) for job in running},
+                  key=lambda pair: (pair[0], pair[1] != "Main"))
     for start_s, scheduler in seen:
         out.now_s = begun_s + start_s
         out.apply((main_pass if scheduler == "Main" else backfill_pass)(out.snapshot()))
