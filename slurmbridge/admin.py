@@ -211,8 +211,16 @@ def import_history(file: Annotated[str, typer.Argument(help="Output of sacct -D 
                        "--suspended", help="When jobs were suspended: DBIndex|Start|End.")] = None,
                    state: StateOption = None) -> None:
     """Takes over jobs of the past with their steps (sacct -D -P)."""
-    raise typer.Exit(_call(state, "import-history", os.path.abspath(file), *(
-        [os.path.abspath(suspended)] if suspended else [])))
+    from slurmbridge import admin_files
+    more = [os.path.abspath(suspended)] if suspended else []
+    try:
+        with admin_files.history_pieces(os.path.abspath(file)) as pieces:
+            for piece in pieces:
+                code = _call(state, "import-history", piece, *more)
+                if code:
+                    raise typer.Exit(code)
+    except admin_files.FileError as error:
+        fail(str(error))
 
 
 @reporting.command("usage")

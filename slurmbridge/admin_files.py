@@ -1,11 +1,15 @@
-"""``slurmbridge translate`` and ``slurmbridge lint``: what can be said of a file without a controller."""
+"""What is done with files without a controller: ``slurmbridge translate``, ``lint``, and cutting a long history."""
 from __future__ import annotations
 
+import contextlib
 import grp
 import os
 import pwd
+import re
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -19,9 +23,49 @@ from slurmbridge.translate.lint import lint_script
 from slurmbridge.translate.manifest import manifests
 from slurmbridge.translate.request import build_requests
 
+PIECE_BYTES = 32 << 20
+_JOB_LINE = re.compile(rb"\d+(_\d+|_\[[^|\t]*\]|\+\d+)?[|\t]")
+
 
 class FileError(Exception):
     """The file cannot be read. ``str()`` is one line."""
+
+
+@contextlib.contextmanager
+def history_pieces(path: str, limit: int = PIECE_BYTES) -> Iterator[Iterator[str]]:
+    """Paths of files with the lines of an export of sacct, each small enough to be sent at once; cut before a job.
+
+    A small file is its own only piece. Raises FileError where a larger one does not begin with JobID.
+    """
+    try:
+        size = os.path.getsize(path)
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from None
+    if size <= limit:
+        yield iter((path,))
+        return
+    with tempfile.TemporaryDirectory(prefix="slurmbridge-import-") as folder:
+        yield _cut(path, f"{folder}/piece", limit)
+
+
+def _cut(path: str, piece: str, limit: int) -> Iterator[str]:
+    with open(path, "rb") as file:
+        header = file.readline()
+        if not re.match(rb"JobID[|\t]", header):
+            raise FileError(f"{path}: the first column of a file of this size must be JobID")
+        out = open(piece, "wb")                # noqa: SIM115
+        try:
+            out.write(header)
+            for line in file:
+                if out.tell() > limit and _JOB_LINE.match(line):
+                    out.close()
+                    yield piece
+                    out = open(piece, "wb")    # noqa: SIM115
+                    out.write(header)
+                out.write(line)
+        finally:
+            out.close()
+        yield piece
 
 
 def print_manifests(script: str, options: tuple[str, ...], job_id: int) -> int:
