@@ -63,7 +63,8 @@ def _job_data(job: JobRecord) -> dict[str, Any]:
         "system_comment": job.system_comment, "extra": request.extra, "licenses": request.licenses,
         "mcs_label": request.mcs_label, "container": request.container, "failed_node": job.failed_node,
         "restarts": job.restarts, "qos_req": request.qos, "sluid": job.sluid,
-        "reservation": request.reservation, "segment_size": request.segment_size, "cpu_freq": request.cpu_freq,
+        "reservation": request.reservation, "reservation_id": job.reservation_id,
+        "reservation_name": job.reservation_name, "segment_size": request.segment_size, "cpu_freq": request.cpu_freq,
         "batch": request.batch, "array_max_running": job.array_max_running,
     }
     if job.array_pending:

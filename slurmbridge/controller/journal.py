@@ -32,12 +32,15 @@ class Journal:
         self._jobs: dict[int, JobRecord] = {}
         self._steps: dict[tuple[int, str], tuple[JobRecord, StepRecord]] = {}     # by run (db_index) and step
         self._operations: list[Operation] = []
+        self.prepare: Callable[[JobRecord], None] = lambda job: None          # before a job is written
         self._scheduled = False
         self._last: asyncio.Future[None] | None = None
         self.trouble = ""                     # why nothing can be written for now
         self._troubled: asyncio.Future[None] | None = None
 
     def job(self, job: JobRecord) -> None:
+        if job.request.reservation or job.reservation_id:
+            self.prepare(job)
         note_wait(job)
         self._jobs[job.job_id] = job
         self._schedule()

@@ -144,6 +144,15 @@ class Reservations:
         found = [self.records[name] for name in (job.request.reservation or "").split(",") if name in self.records]
         return min(found, key=lambda one: one.id, default=None)
 
+    def note(self, job: JobRecord) -> None:
+        """The ledger knows of each run which reservation it was in, also when that is over."""
+        record = self.of(job)
+        if job.state in states.FINISHED or (record is None and job.state != states.PENDING):
+            return                             # what it was in stays
+        began = job.start_s if job.state != states.PENDING else None
+        job.reservation_id = record.id if record else 0
+        job.reservation_name = record.name if record and began is not None and record.start_s < began else ""
+
     def users(self) -> Iterator[JobRecord]:
         jobs = self._world.jobs
         for job in (*jobs.pending.values(), *jobs.active.values()):

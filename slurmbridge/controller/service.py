@@ -91,6 +91,7 @@ class Controller:
         self.submission = Submission(world)
         self.timers = Timers(world, self.life)
         self.reservations.arm = self.timers.arm
+        self.journal.prepare = self.reservations.note
         self.news = EngineNews(world, self.life, self.timers.ends_at)
         self.launching = Launching(world, self.life, self.timers.ends_at)
         self.passes = Passes(world, self.life)

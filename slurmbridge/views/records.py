@@ -147,6 +147,8 @@ class JobRecord:
     db_index: int = 0                         # one per run: a requeue makes a new accounting row
     steps: dict[str, StepRecord] = field(default_factory=dict)
     next_step: int = 0
+    reservation_id: int = 0                   # the one it is or was in, of several the first
+    reservation_name: str = ""                # where it started after the reservation did (sacct's Reservation)
     sluid: str = ""
     credential: str = ""                      # opens the step daemons of the current run; never shown
 
