@@ -6,7 +6,8 @@ Kinds and filters (absent or None: not restricted; times in epoch seconds; lists
                 heterogeneous jobs), ``users``, ``uids``, ``gids``, ``accounts``, ``partitions``, ``qos``, ``wckeys``,
                 ``names``, ``start_s``/``end_s`` (was eligible before ``end_s`` and had not ended before ``start_s``),
                 ``steps`` (bool: with "steps", a list of mappings of StepRecord's fields, in start order),
-                ``suspensions`` (bool: with "suspensions", a list of (start_s, end_s or None)).
+                ``suspensions`` (bool: with "suspensions", a list of (start_s, end_s or None)), ``lazy`` (bool: rows are
+                LazyRow, which read their JSON text once something in it is asked for).
                 A row has the table's columns (db_index, job_id, array_job_id, array_task_id, het_job_id, het_offset,
                 user_name, uid, gid, account, assoc_id, partition, qos, wckey, name, state, submit_s, eligible_s,
                 start_s, end_s) and what ``rows.job_row`` puts into ``data``, absent where empty.
@@ -23,6 +24,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, Select, or_, select
@@ -32,8 +34,43 @@ from slurmbridge.accounting.errors import LedgerError, one_line
 from slurmbridge.accounting.rows import clean
 
 Found = list[dict[str, Any]]
+_ABSENT = object()
 _CHUNK = 500                                   # values in one IN list
 _JOB_COLUMNS = tuple(column.name for column in schema.job.columns if column.name != "data")
+
+
+class LazyRow(dict[str, Any]):
+    """A job's columns; ``text`` is the JSON of the rest ("" once it has been read). Complete to ``[]``, ``get`` and
+    ``in``, not to iteration. Of a pending job the usual reader asks for nothing that the text has."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, values: Iterable[tuple[str, Any]], text: str) -> None:
+        super().__init__(values)
+        self.text = text
+
+    def __missing__(self, key: str) -> Any:
+        if self._read(key):
+            return self[key]
+        raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or (self._read(str(key)) and super().__contains__(key))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        value = super().get(key, _ABSENT)
+        if value is _ABSENT:
+            return super().get(key, default) if self._read(key) else default
+        return value
+
+    def _read(self, key: str) -> bool:
+        """Whether the text was read just now, because it may have the key (codec.dumps writes no blanks)."""
+        if f'"{key}":' not in self.text:
+            return False
+        text, self.text = self.text, ""
+        for name, value in json.loads(text).items():
+            self.setdefault(name, value)
+        return True
 
 
 class Queries:
@@ -75,22 +112,27 @@ def _jobs(connection: Connection, filters: Mapping[str, Any]) -> Found:
         query = query.where(or_(table.end_s.is_(None), table.end_s >= filters["start_s"]))
     if filters.get("end_s") is not None:
         query = query.where(or_(table.eligible_s < filters["end_s"]))
-    found: Found = []
-    seen: set[int] = set()
-    for part in _by_ids(query, filters.get("job_ids")):
-        for row in connection.execute(part):
-            if row.db_index not in seen:
-                seen.add(row.db_index)
-                found.append(_job(row))
-    found.sort(key=lambda job: job["db_index"])
+    parts = list(_by_ids(query, filters.get("job_ids")))
+    rows = [row for part in parts for row in _raw(connection, part)]
+    if len(parts) > 1:
+        rows = list({row[0]: row for row in rows}.values())
+    rows.sort(key=itemgetter(0))
+    make = _lazy_job if filters.get("lazy") else _job
+    found: Found = [make(row) for row in rows]
     wanted = filters.get("partitions")
     if wanted is not None:
         found = [job for job in found if set(job["partition"].split(",")) & set(wanted)]
     if filters.get("steps"):
-        _add_steps(connection, found)
+        _add_steps(connection, found, parts)
     if filters.get("suspensions"):
-        _add_suspensions(connection, found)
+        _add_suspensions(connection, found, parts)
     return found
+
+
+def _raw(connection: Connection, query: Select[Any]) -> list[tuple[Any, ...]]:
+    """The driver's own tuples: no column here needs more, and thousands of rows are read at once."""
+    cursor: Any = connection.execute(query).cursor
+    return list(cursor.fetchall())
 
 
 def _by_ids(query: Select[Any], ids: Sequence[int] | None) -> Iterator[Select[Any]]:
@@ -108,20 +150,28 @@ def _chunks(values: Iterable[int]) -> Iterator[list[int]]:
         yield listed[start:start + _CHUNK]
 
 
-def _job(row: Any) -> dict[str, Any]:
+def _job(row: tuple[Any, ...]) -> dict[str, Any]:
     values = dict(zip(_JOB_COLUMNS, row))
     values.update(json.loads(row[-1]))
     return values
 
 
-def _add_steps(connection: Connection, jobs: Found) -> None:
-    steps: dict[int, Found] = {}
+def _lazy_job(row: tuple[Any, ...]) -> dict[str, Any]:
+    return LazyRow(zip(_JOB_COLUMNS, row), row[-1])
+
+
+def _add_steps(connection: Connection, jobs: Found, parts: Sequence[Select[Any]]) -> None:
+    """``parts``: the queries that found the jobs."""
+    steps: dict[int, dict[str, Any]] = {job["db_index"]: {} for job in jobs}
     table = schema.step.c
-    for part in _chunks(job["db_index"] for job in jobs):
-        for number, data in connection.execute(select(table.db_index, table.data).where(table.db_index.in_(part))):
-            steps.setdefault(number, []).append(json.loads(data))
+    for part in parts:
+        chosen = part.with_only_columns(schema.job.c.db_index)
+        query = select(table.db_index, table.step_id, table.data).where(table.db_index.in_(chosen))
+        for number, step_id, data in _raw(connection, query):
+            if number in steps:
+                steps[number][step_id] = json.loads(data)
     for job in jobs:
-        job["steps"] = sorted(steps.get(job["db_index"], ()), key=_step_order)
+        job["steps"] = sorted(steps[job["db_index"]].values(), key=_step_order)
 
 
 def _step_order(step: Mapping[str, Any]) -> tuple[float, int, int]:
@@ -131,15 +181,16 @@ def _step_order(step: Mapping[str, Any]) -> tuple[float, int, int]:
     return int(step.get("start_s", 0)), special, int(name) if name.isdigit() else 0
 
 
-def _add_suspensions(connection: Connection, jobs: Found) -> None:
-    spans: dict[int, list[tuple[int, int | None]]] = {}
+def _add_suspensions(connection: Connection, jobs: Found, parts: Sequence[Select[Any]]) -> None:
+    spans: dict[int, dict[int, int | None]] = {}
     table = schema.suspension.c
-    for part in _chunks(job["db_index"] for job in jobs):
-        query = select(table.db_index, table.start_s, table.end_s).where(table.db_index.in_(part))
-        for number, start_s, end_s in connection.execute(query.order_by(table.start_s)):
-            spans.setdefault(number, []).append((start_s, end_s))
+    for part in parts:
+        chosen = part.with_only_columns(schema.job.c.db_index)
+        query = select(table.db_index, table.start_s, table.end_s).where(table.db_index.in_(chosen))
+        for number, start_s, end_s in _raw(connection, query.order_by(table.start_s)):
+            spans.setdefault(number, {})[start_s] = end_s
     for job in jobs:
-        job["suspensions"] = spans.get(job["db_index"], [])
+        job["suspensions"] = list(spans[job["db_index"]].items()) if job["db_index"] in spans else []
 
 
 def _events(connection: Connection, filters: Mapping[str, Any]) -> Found:
