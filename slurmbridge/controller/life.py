@@ -247,6 +247,7 @@ class JobLife:
         """Nodes are COMPLETING while a job on them is."""
         world = self.world
         nodes.mark_completing(job, world.nodes, world.jobs)
+        nodes.ends_soon(job, world.columns, world.now())
         for one in job.allocation:
             node = world.nodes.get(one.node)
             if node is not None:

@@ -5,6 +5,7 @@ A node's base state and flags are the engine's and the administrator's; ALLOCATE
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, NodeShare, RunningJob
 from slurmbridge.scheduling.config import licenses
@@ -89,6 +90,13 @@ def vacate(job: JobRecord, nodes: Mapping[str, NodeRecord], now_s: float) -> Non
         if not node.job_ids:
             node.owner_uid = None
             node.flags.discard(states.COMPLETING)
+
+
+def ends_soon(job: JobRecord, columns: ClusterColumns, now_s: float) -> None:
+    """The job is over: what it still holds is free in a moment, whatever its time limit was."""
+    running = columns.running.get(job.job_id)
+    if running is not None:
+        columns.running[job.job_id] = replace(running, end_s=int(now_s))
 
 
 def is_available(node: NodeRecord) -> bool:
