@@ -37,6 +37,8 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     if options.script or options.environment:
         jobs = sacct_select.choose(found, options, bits_length)
         return Reply("".join(_text(job, options, session) for job in jobs), notes)
+    if not options.steps:
+        columns = [replace(column, value=column.of_job or _unset) for column in columns]  # type: ignore[arg-type]
     printer = ColumnPrinter(columns, parsable=options.parsable, delimiter=options.delimiter, header=options.header)
 
     def print_all() -> str:
@@ -44,6 +46,10 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
 
     many = len(found.rows) > _MANY_ROWS        # then not in the event loop's thread, which others wait for
     return Reply(await asyncio.to_thread(print_all) if many else print_all(), notes)
+
+
+def _unset(_line: Line) -> None:
+    return None
 
 
 def _fields(options: Options, env: Mapping[str, str], session: Session) -> tuple[tuple[sacct_fields.Field, ...], str]:

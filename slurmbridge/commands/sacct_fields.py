@@ -13,7 +13,15 @@ from slurmbridge.slurm.sluid import sluid_text
 
 Line = Job | Step
 Text = str | None
-Field = ColumnField[Line]
+
+
+@dataclass(frozen=True)
+class Field(ColumnField[Line]):
+    """``of_job``: what ``value`` asks for a job's line; None: always unset there."""
+
+    of_job: Callable[[Job], Text] | None = None
+
+
 _OWN_STEPS = ("batch", "extern", "interactive")   # those that Slurm makes itself
 _NOT_METERED = ("RUNNING", "SUSPENDED", "REQUEUED", "PREEMPTED")
 _UINT32, _UINT64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
@@ -101,7 +109,7 @@ class _FieldMaker:
                 if isinstance(line, Job):
                     return job(line) if job else None
                 return step(line) if step else None
-            return ColumnField(name, width, value, kind)
+            return Field(name, width, value, kind, of_job=job)
 
         def plain(name: str, width: int, key: str) -> Field:
             return field(name, width, lambda job: job.row.get(key) or "")
@@ -279,7 +287,7 @@ class _FieldMaker:
             if path and not path.startswith("/"):
                 path = f"{line.row.get('cwd') or ''}/{path}"
             return path
-        return ColumnField(name, 20, value)
+        return Field(name, 20, value, of_job=lambda job: self._job_file(job, key))
 
     def _job_file(self, job: Job, key: str) -> str:
         path = str(job.row.get(key) or "")

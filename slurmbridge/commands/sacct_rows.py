@@ -36,18 +36,37 @@ class Job:
     end_s: int
     elapsed_s: int
     suspended_s: int
-    nodes: Sequence[str]
-    alloc_nodes: int
-    tres_req: Counts
-    tres_alloc: Counts
-    req_cpus: int
-    flags: frozenset[str]
     id_text: str
     tasks: tuple[int, ...] = ()               # pending tasks of an array that are one row
     shown: bool = True                        # False: only some of its steps were asked for
     steps: list[Step] = field(default_factory=list)
     user_us: int = 0
     system_us: int = 0
+
+    # what few formats show is looked for when it is shown
+    @property
+    def nodes(self) -> Sequence[str]:
+        return self.row.get("nodes") or ()
+
+    @property
+    def alloc_nodes(self) -> int:
+        return int(self.row.get("alloc_nodes", len(self.nodes)))
+
+    @property
+    def tres_req(self) -> Counts:
+        return self.row.get("tres_req") or {}
+
+    @property
+    def tres_alloc(self) -> Counts:
+        return self.row.get("tres_alloc") or {}
+
+    @property
+    def req_cpus(self) -> int:
+        return int(self.row.get("req_cpus", 0))
+
+    @property
+    def flags(self) -> frozenset[str]:
+        return frozenset(self.row.get("job_flags") or _live_flags(self.row))
 
     @property
     def cpus(self) -> int:
@@ -127,17 +146,15 @@ def make_job(row: Mapping[str, Any], window: Window, bits_length: int = array.DE
     else:
         suspended = _suspended(row, spans, window.now)
         elapsed = (end or window.now) - start - suspended if start else 0
-    flags = frozenset(row.get("job_flags") or _live_flags(row))
-    if not start and end and "StartReceived" in flags:
-        start = NEVER
     tasks = _pending_tasks(row)
-    nodes = row.get("nodes") or ()
-    return Job(
-        row, row["job_id"], row["array_job_id"], NO_TASK if row["array_task_id"] is None else row["array_task_id"],
-        row["het_job_id"], row["het_offset"], row["state"], row.get("killed_by_uid"), row["submit_s"],
-        row["eligible_s"] or 0, start, end, max(elapsed, 0), suspended, nodes, row.get("alloc_nodes", len(nodes)),
-        row.get("tres_req") or {}, row.get("tres_alloc") or {}, row.get("req_cpus", 0), flags,
-        _id_text(row, tasks, bits_length), tasks)
+    task_id = row["array_task_id"]
+    job = Job(
+        row, row["job_id"], row["array_job_id"], NO_TASK if task_id is None else task_id, row["het_job_id"],
+        row["het_offset"], row["state"], row.get("killed_by_uid"), row["submit_s"], row["eligible_s"] or 0, start, end,
+        max(elapsed, 0), suspended, _id_text(row, tasks, bits_length), tasks)
+    if not start and end and "StartReceived" in job.flags:
+        job.start_s = NEVER
+    return job
 
 
 def _truncated(start: int, end: int, spans: Spans, window: Window) -> tuple[int, int, int, int]:
@@ -170,7 +187,10 @@ def _live_flags(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _pending_tasks(row: Mapping[str, Any]) -> tuple[int, ...]:
-    bits = int(row.get("array_pending") or "0", 16)
+    text = row.get("array_pending") if row["array_job_id"] else None
+    if not text:
+        return ()
+    bits = int(text, 16)
     return tuple(task for task in range(bits.bit_length()) if bits >> task & 1)
 
 

@@ -43,7 +43,7 @@ async def fetch(session: Session, options: Options) -> Found:
         filters["start_s"] = options.start_s
         if not options.states:
             filters["end_s"] = options.end_s
-    rows = await views.ledger_query("jobs", steps=options.steps, suspensions=True, **filters)
+    rows = await views.ledger_query("jobs", steps=options.steps, suspensions=True, lazy=True, **filters)
     if _is_private(session, options):
         own, led = session.identity.user_name, Tree(views.accounting).coordinated(session.identity.user_name)
         rows = [row for row in rows if row["user_name"] == own or row["account"] in led]

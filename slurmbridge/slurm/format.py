@@ -313,10 +313,10 @@ def _float_text(text: str, width: int) -> str:
     return f"{value:>{max(digits, 1)}.{digits}e}"
 
 
-def _column_cell(column: ColumnField[R]) -> Callable[[R], str]:
-    value, width, right = column.value, abs(column.width), column.width >= 0
+def _column_cell(column: ColumnField[R]) -> Callable[[str | None], str]:
+    """The text of a value in its column, with the blank behind it."""
+    width, right = abs(column.width), column.width >= 0
     blank = " " * max(width, 1) + " "
-    is_float = column.kind == "float"
 
     def shown(text: str) -> str:
         if column.kind == "number":
@@ -327,12 +327,9 @@ def _column_cell(column: ColumnField[R]) -> Callable[[R], str]:
             return text
         return cut_bytes(text, width) if column.kind == "time" else cut_bytes(text, width - 1) + "+" if width else ""
 
-    def cell(record: R) -> str:
-        text = value(record)
+    def cell(text: str | None) -> str:
         if text is None:
             return blank if column.kind != "text" or width else " "
-        if not is_float and len(text) <= width and text.isascii():
-            return f"{text:>{width}} " if right else f"{text:<{width}} "
         return fit(shown(text), width, right, cut=False) + " "
     return cell
 
@@ -367,7 +364,20 @@ class ColumnPrinter(Generic[R]):
             end = (self.delimiter if self.parsable == "p" else "") + "\n"
             return "".join([self.delimiter.join([get(record) for get in getters]) + end for record in records])
         cells = [_column_cell(column) for column in self.columns]
-        return "".join(["".join([cell(record) for cell in cells]) + "\n" for record in records])
+        values = [column.value for column in self.columns]
+        plain = all(column.width and column.kind != "float" for column in self.columns)
+        whole = "".join([f"{{:{'>' if column.width > 0 else '<'}{abs(column.width)}}} " for column in self.columns])
+        spec, length = (whole + "\n").format, sum(abs(column.width) + 1 for column in self.columns) + 1
+        lines = []
+        for record in records:
+            texts = [value(record) for value in values]
+            if plain and None not in texts:
+                line = spec(*texts)
+                if len(line) == length and line.isascii():       # nothing had to be cut
+                    lines.append(line)
+                    continue
+            lines.append("".join([cell(text) for cell, text in zip(cells, texts)]) + "\n")
+        return "".join(lines)
 
 
 def _parsable_cell(column: ColumnField[R]) -> Callable[[R], str]:
