@@ -51,6 +51,7 @@ class Passes:
         self._changed = asyncio.Event()
         self._backfill_s: float | None = None     # what the last backfill pass took
         self._backfill_jobs = 0                   # how many waited then
+        self._last_backfill = 0.0                 # loop time
         self._backfill_free = 0.0                 # loop time from when the next may begin
         self._later: asyncio.TimerHandle | None = None
         self._aside: asyncio.Task[None] | None = None
@@ -124,13 +125,13 @@ class Passes:
         self.main_count += 1
         plan = scheduler.main_pass(self._snapshot())
         self.apply(plan)
-        if self._with_backfill and len(world.queue) and not any(start.preempted for start in plan.starts):
-            self._backfill()                  # those who preempted come first, once their nodes are free
+        if self._with_backfill and len(world.queue):
+            self._backfill()
 
     def _backfill(self) -> None:
         """A backfill pass: now where it is quick, beside the event loop where it is not, later where one just was."""
         loop = asyncio.get_running_loop()
-        if self._aside is not None or self._later is not None:
+        if self._aside is not None or self._later is not None or self._preemptors_first():
             return
         if loop.time() < self._backfill_free:
             self._later = loop.call_at(self._backfill_free, self._backfill_later)
@@ -143,6 +144,10 @@ class Passes:
         self.apply(scheduler.backfill_pass(self._snapshot()))
         self._backfilled(time.perf_counter() - began)
 
+    def _preemptors_first(self) -> bool:
+        """Nodes that are being emptied are looked at again once they are: until then backfill keeps its interval."""
+        return bool(self._preempting) and asyncio.get_running_loop().time() < self._last_backfill + self._bf_interval
+
     def _expected_s(self) -> float:
         """How long a backfill pass takes: as the last one, unless the queue has grown much since."""
         world = self._world
@@ -153,7 +158,8 @@ class Passes:
 
     def _backfilled(self, took_s: float) -> None:
         self._backfill_s, self._backfill_jobs = took_s, len(self._world.queue)
-        self._backfill_free = asyncio.get_running_loop().time() + min(REST * took_s, self._bf_interval)
+        self._last_backfill = asyncio.get_running_loop().time()
+        self._backfill_free = self._last_backfill + min(REST * took_s, self._bf_interval)
 
     def _backfill_later(self) -> None:
         self._later = None
