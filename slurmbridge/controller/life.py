@@ -15,6 +15,7 @@ from slurmbridge.controller.world import World
 from slurmbridge.scheduling.snapshot import Start
 from slurmbridge.slurm import errors, states
 from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.hostlist import expand
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.views.records import JobRecord
 
@@ -202,6 +203,9 @@ class JobLife:
         else:
             job.reason = "DeadLine"
         job.num_nodes = job.num_nodes.partition("-")[0]
+        if job.sched_nodes and job.oversubscribe in ("NO", "EXCLUSIVE"):
+            job.num_cpus = sum(world.nodes[name].cpus for name in expand(job.sched_nodes) if name in world.nodes)
+        job.num_tasks = job.num_tasks if job.request.num_tasks or job.request.ntasks_per_node else None
         job.sched_nodes = ""
         self._over(job)
 
