@@ -13,6 +13,7 @@ from slurmbridge.commands import sacctmgr_books as books
 from slurmbridge.commands import sacctmgr_clusters as clusters
 from slurmbridge.commands import sacctmgr_coordinators as coordinators
 from slurmbridge.commands import sacctmgr_dump as dump
+from slurmbridge.commands import sacctmgr_jobs as jobs
 from slurmbridge.commands import sacctmgr_lists as lists
 from slurmbridge.commands import sacctmgr_load as load
 from slurmbridge.commands import sacctmgr_qos as qos
@@ -42,7 +43,7 @@ sacctmgr [OPTION...] COMMAND ENTITY [NAME...] [where CONDITION=VALUE...] [set FI
   -Q, --quiet         print less                   -r, --readonly    allow no changes
   -s, --associations  list with associations       -V, --version     print the version
 
-  add|modify|delete   account, cluster, coordinator, qos, user
+  add|modify|delete   account, cluster, coordinator, qos, user (modify: job too)
   list|show           account, association, cluster, configuration, event, problem, qos, runawayjobs, stats,
                       transactions, tres, user, wckey
   dump CLUSTER [file=FILE]       load file=FILE [clean]       ping       version
@@ -62,7 +63,7 @@ _ADD: Entities = (
     ("Resource", 1, _refused_entity), ("User", 1, users.add_user))
 _MODIFY: Entities = (
     ("Accounts", 1, accounts.modify_account), ("Acct", 4, accounts.modify_account),
-    ("Clusters", 5, clusters.modify_cluster), ("Federation", 1, _refused_entity), ("Job", 1, _refused_entity),
+    ("Clusters", 5, clusters.modify_cluster), ("Federation", 1, _refused_entity), ("Job", 1, jobs.modify_job),
     ("QOSs", 1, qos.modify_qos), ("Resource", 1, _refused_entity), ("Users", 1, users.modify_user))
 _DELETE: Entities = (
     ("Accounts", 1, accounts.delete_account), ("Acct", 4, accounts.delete_account),
@@ -73,8 +74,8 @@ _LIST: Entities = (
     ("Accounts", 2, lists.list_account), ("Acct", 4, lists.list_account), ("Associations", 2, lists.list_association),
     ("Clusters", 2, lists.list_cluster), ("Configuration", 2, books.list_configuration),
     ("Events", 1, books.list_event), ("Federation", 1, books.list_federation), ("Instances", 1, books.list_instance),
-    ("Problems", 1, books.list_problem), ("RunawayJobs", 2, books.list_runaway), ("OrphanJobs", 1, books.list_runaway),
-    ("LostJobs", 1, books.list_runaway), ("QOS", 1, lists.list_qos), ("Resource", 4, books.list_resource),
+    ("Problems", 1, books.list_problem), ("RunawayJobs", 2, jobs.list_runaway), ("OrphanJobs", 1, jobs.list_runaway),
+    ("LostJobs", 1, jobs.list_runaway), ("QOS", 1, lists.list_qos), ("Resource", 4, books.list_resource),
     ("Reservations", 4, reservations.list_reservation), ("Resv", 4, reservations.list_reservation),
     ("Stats", 1, books.list_stats),
     ("Transactions", 1, books.list_transactions), ("Txn", 1, books.list_transactions), ("Users", 1, lists.list_user),

@@ -235,24 +235,6 @@ async def list_instance(talk: Talk, argv: Sequence[str]) -> None:
     await _nothing(talk, argv, "Cluster,NodeName,Start,End,InstanceId,InstanceType,Extra")
 
 
-async def list_runaway(talk: Talk, argv: Sequence[str]) -> None:
-    """Jobs that the ledger has as not ended while the controller knows nothing of them."""
-    live = talk.session.views.jobs
-    found = await talk.session.views.ledger_query("jobs", start_s=1 << 60)
-    lost = [row for row in found if row["job_id"] not in live]
-    if not lost:
-        talk.say(f"Runaway Jobs: No runaway jobs found on cluster {talk.cluster}\n")
-        return
-    text_of, _ = time_texts("sacctmgr", talk.env, talk.session.now())
-    talk.say("NOTE: Runaway jobs are jobs that don't exist in the controller but have a start time and no end time "
-             "in the database\n")
-    formats = [word.operand for word in map(split_word, argv) if word.value is not None and word.named("Format", 1)]
-    show(talk, formats or ["ID%-12,Name,Part,Cluster,State%10,TimeSubmit,TimeStart,TimeEnd"], [
-        {"id": str(row["job_id"]), "name": row["name"], "part": row["partition"], "cluster": talk.cluster,
-         "state": row["state"], "timesubmit": text_of(row["submit_s"]), "timeend": "Unknown",
-         "timestart": text_of(row["start_s"]) if row["start_s"] else "Unknown"} for row in lost])
-
-
 async def list_configuration(talk: Talk, argv: Sequence[str]) -> None:
     conf = talk.session.views.conf
     text_of, _ = time_texts("sacctmgr", talk.env, talk.session.now())

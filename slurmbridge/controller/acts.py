@@ -176,21 +176,12 @@ class ControllerActs:
 
     # --- updates
     async def update_job(self, caller: Identity, job: str, changes: Mapping[str, str]) -> None:
-        world = self._world
-        records = access.named(job, world, split=set(changes) != {"arraytaskthrottle"})
-        access.check_may_change(caller, records, world, errors.ESLURM_USER_ID_MISSING)
-        failures = []
-        for record in records:
-            if len(records) > 1 and record.state in states.FINISHED:
-                continue
-            try:
-                JobUpdate(world, self._submission, caller, record).run(changes, KEYS)
-                self._service.timers.arm(record)
-            except SlurmError as error:
-                failures.append(error)
-        await self._durable()
-        if failures and len(failures) == len(records):
-            raise failures[0]
+        if "arraytaskthrottle" in changes:
+            access.check_whole_array(job, self._world)
+
+        def act(record: JobRecord) -> None:
+            JobUpdate(self._world, self._submission, caller, record).run(changes, KEYS)
+        await self._each(caller, job, act, errors.ESLURM_USER_ID_MISSING)
 
     async def hold(self, caller: Identity, job: str, *, user_hold: bool = False) -> None:
         await self._each(caller, job, lambda record: holds.hold(self._world, record, caller, user_hold=user_hold),
@@ -200,20 +191,26 @@ class ControllerActs:
         await self._each(caller, job, lambda record: holds.release(self._world, record, caller),
                          errors.ESLURM_USER_ID_MISSING)
 
-    async def _each(self, caller: Identity, job: str, act: Any, denied: int = errors.ESLURM_ACCESS_DENIED) -> None:
-        """The act on every record; an error counts when it met all of them."""
-        records = access.named(job, self._world, split=True)
-        access.check_may_change(caller, records, self._world, denied)
-        failures = []
+    async def _each(self, caller: Identity, job: str, act: Any, denied: int = errors.ESLURM_ACCESS_DENIED, *,
+                    split: bool = True) -> None:
+        """The act on every record: an array's tasks answer one by one, of a heterogeneous job the last component.
+        ``split``: tasks that were named leave the pending record first. Raises SlurmError, of an array ArrayAnswers."""
+        world = self._world
+        missing = access.missing_tasks(job, world)
+        records = access.named(job, world, split=split)
+        refused: dict[int, SlurmError] = {}
         for record in records:
             try:
+                access.check_may_change(caller, [record], world, denied)
                 act(record)
                 self._service.timers.arm(record)
             except SlurmError as error:
-                failures.append(error)
+                refused[record.job_id] = error
         await self._durable()
-        if failures and len(failures) == len(records):
-            raise failures[0]
+        if access.is_of_array(job, records, world):
+            access.tell_tasks(records, refused, missing)
+        elif records[-1].job_id in refused:
+            raise refused[records[-1].job_id]
 
     async def requeue(self, caller: Identity, job: str, *, hold: bool = False, special_exit: bool = False) -> None:
         def act(record: JobRecord) -> None:
@@ -222,7 +219,7 @@ class ControllerActs:
             if not record.request.batch:
                 raise SlurmError(errors.ESLURM_BATCH_ONLY)
             self._life.apply(record, Event.REQUEUE, Cause(uid=caller.uid, hold=hold, special_exit=special_exit))
-        await self._each(caller, job, act)
+        await self._each(caller, job, act, split=False)
 
     async def suspend(self, caller: Identity, job: str) -> None:
         if not access.is_operator(caller, self._world):
@@ -295,6 +292,9 @@ class ControllerActs:
         self._super(caller)
         return await self._service.books.take_over(kind, text, more, zone)
 
+    async def change_runs(self, caller: Identity, changes: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
+        await self._service.books.change_runs(caller, changes)
+
     async def archive(self, caller: Identity, parts: Sequence[tuple[str, int, bool]], directory: str) -> None:
         self._super(caller)
         await self._service.books.archive(parts, directory)
@@ -340,6 +340,10 @@ class ControllerActs:
             raise SlurmError(errors.ESLURM_JOB_PENDING)
         address = await world.engine.step_address(world.run_of(job))
         return address, job.credential
+
+    async def look_at_steps(self, caller: Identity, job_id: int) -> Mapping[str, Mapping[str, Any]]:
+        await self.step_address(caller, job_id)                # refuses who may not, and what does not run
+        return await self._world.engine.look(self._world.run_of(self._world.jobs[job_id]))
 
     # --- the controller
     async def reconfigure(self, caller: Identity) -> None:

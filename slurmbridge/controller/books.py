@@ -8,21 +8,25 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from errno import EINVAL
 from pathlib import Path
 from typing import Any
 
 from slurmbridge.accounting import archive
 from slurmbridge.accounting import operations as ops
+from slurmbridge.accounting.corrections import Change, corrected
 from slurmbridge.accounting.history import HistoryError, read_events, read_history
 from slurmbridge.accounting.reservation_history import order_of, read_reservations
 from slurmbridge.accounting.rolling import ROLLED, Roller, Settings, default_qos_of, hour_of
 from slurmbridge.accounting.rollup import HOUR_S
+from slurmbridge.controller import access
 from slurmbridge.controller.world import World
+from slurmbridge.slurm import errors, states
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.zones import Zone
 from slurmbridge.views.records import JobRecord
+from slurmbridge.views.session import Identity
 
 log = logging.getLogger(__name__)
 SETTLING_S, RETRY_S = 30.0, 60.0
@@ -30,14 +34,16 @@ SETTLING_S, RETRY_S = 30.0, 60.0
 ORDER = "association_order"
 FIRST_CONFIGURED_TRES = 1001
 BATCH = 2000
+USERS_OWN = frozenset({"comment", "extra", "derived", "wckey", "tres_alloc"})
 
 
 class Books:
     """``open_events`` and ``last_events`` are the controller's: which event of each node goes on, and what it said."""
 
     def __init__(self, world: World, meta: Mapping[str, str], open_events: dict[str, float],
-                 last_events: dict[str, tuple[str, str, int | None]]) -> None:
+                 last_events: dict[str, tuple[str, str, int | None]], queries: Callable[..., Awaitable[Any]]) -> None:
         self._world = world
+        self._queries = queries
         self._zone = Zone.of(os.environ)
         self._roller = Roller(world.ledger.url, world.ledger.write_and_wait)
         self._open_events, self._last_events = open_events, last_events
@@ -124,6 +130,24 @@ class Books:
         counted = sum(isinstance(one, ops.SaveRun | ops.SaveEvent | ops.SaveReservation) for one in operations)
         return f"{counted} {'runs of jobs' if kind == 'history' else kind} imported\n"
 
+    # --- corrections
+    async def change_runs(self, caller: Identity, changes: Sequence[Change]) -> None:
+        """What is written of these runs, and of those that the controller still has itself. Raises SlurmError."""
+        world = self._world
+        if not access.is_operator(caller, world):
+            owners = {row["db_index"]: row["uid"] for row in await self._queries("jobs", uids=[caller.uid])}
+            if any(number not in owners or set(change) - USERS_OWN for number, change in changes):
+                raise SlurmError(errors.ESLURM_ACCESS_DENIED)
+        live = {job.db_index: job for job in world.jobs.values()}
+        for number, change in changes:
+            if number in live:
+                _correct(live[number], change)
+                world.journal.job(live[number])
+        await world.journal.durable()
+        operations, since = await asyncio.to_thread(corrected, world.ledger.url, changes)
+        await world.ledger.write(operations)
+        await self.changed_since(since)
+
     # --- archives
     async def archive(self, parts: Sequence[tuple[str, int, bool]], directory: str) -> None:
         """Records of these kinds from before these times go, into files where so wanted. Raises SlurmError."""
@@ -185,6 +209,19 @@ class Books:
     def _is_same_size(self, tres: Mapping[str, int]) -> bool:
         nodes = self._world.nodes.values()
         return (tres.get("cpu"), tres.get("node")) == (sum(node.cpus for node in nodes), len(nodes))
+
+
+def _correct(job: JobRecord, change: Mapping[str, Any]) -> None:
+    """As the ledger will have it, so that the next change of the job does not undo it."""
+    for name, value in change.items():
+        if name == "extra":
+            job.request.extra = value
+        elif name == "derived":
+            job.derived_exit_status = value
+        elif name == "tres_alloc" and job.state in states.FINISHED:
+            job.tres_alloc = {**job.tres_alloc, **value}
+        elif name in ("comment", "admin_comment", "system_comment", "wckey"):
+            setattr(job, name, value)
 
 
 def _ranks(text: str | None) -> dict[int, int]:

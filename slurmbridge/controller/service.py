@@ -108,7 +108,7 @@ class Controller:
         world.usage_ended = self._usage_ended
         self._node_events: dict[str, float] = dict(state.open_events)
         self._last_events: dict[str, tuple[str, str, int | None]] = {}
-        self.books = Books(world, meta, self._node_events, self._last_events)
+        self.books = Books(world, meta, self._node_events, self._last_events, queries.ask)
         world.roll_up = self.books.catch_up
         self.views = ControllerViews(world, queries)
         self.acts = ControllerActs(world, self.life, self.submission, self.node_updates, self.partition_updates,

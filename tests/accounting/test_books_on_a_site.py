@@ -86,3 +86,26 @@ def test_old_jobs_given_away_and_taken_back(site: Site) -> None:
     assert site.ok(*jobs) == before
     refused = site.run("sacctmgr", "-i", "archive", "dump", "usage", "PurgeUsageAfter=1months")
     assert refused.returncode == 1
+
+
+def test_runs_put_right(site: Site) -> None:
+    shown = site.run("sacctmgr", "-P", "show", "runaway", "format=id,state,timeend", stdin="n\n").stdout
+    lost = [line.split("|")[0] for line in shown.splitlines() if line.endswith("|Unknown")]
+    assert lost and "Changes Discarded" in shown
+    assert site.run("sacctmgr", "-i", "show", "runaway", "set", "endstate=RUNNING").returncode == 1
+    site.ok("sacctmgr", "-i", "show", "runaway")
+    assert site.ok("sacctmgr", "show", "runaway").startswith("Runaway Jobs: No runaway jobs found")
+    for job in lost:
+        printed = site.ok("sacct", "-nPX", "-j", job, "-o", "jobidraw,state,end,start,eligible,submit").splitlines()
+        _, state, end, *before = next(line for line in printed if line.startswith(f"{job}|")).split("|")
+        assert state == "COMPLETED" and end == max(time for time in before if time != "None")
+    job = lost[0]
+    said = site.ok("sacctmgr", "-i", "modify", "job", "where", f"jobid={job}", "set", "comment=twice",
+                   "admincomment=looked at", "derivedexitcode=256", "newwckey=projz")
+    assert said.startswith(f" Modified jobs...\n  {job} submitted at ")
+    fields = "jobidraw,comment,admincomment,derivedexitcode,wckey"
+    assert f"{job}|twice|looked at|1:0|projz" in site.ok("sacct", "-nPX", "-j", job, "-o", fields).splitlines()
+    nobody = site.run("sacctmgr", "-i", "modify", "job", job, "set", "comment=mine", user="nobody")
+    assert nobody.returncode == 1 and "Access/permission denied" in nobody.stderr
+    none = site.run("sacctmgr", "-i", "modify", "job", "999999", "set", "comment=mine")
+    assert none.returncode == 1 and "Data has not changed" in none.stderr
