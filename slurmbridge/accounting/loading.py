@@ -33,6 +33,7 @@ class LoadedState:
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)        # SaveNode's settings
     partitions: dict[str, dict[str, Any]] = field(default_factory=dict)   # SavePartition's settings
     open_events: dict[str, float] = field(default_factory=dict)           # node ("" = cluster) -> start_s
+    last_events: dict[str, tuple[str, str, int | None]] = field(default_factory=dict)     # their state, reason, uid
     open_suspensions: dict[int, float] = field(default_factory=dict)      # db_index -> start_s of its open suspension
     meta: dict[str, str] = field(default_factory=dict)                    # SaveMeta's values
 
@@ -44,13 +45,17 @@ def load_state(connection: Connection, putter: Putter) -> LoadedState:
         meta["cluster_id"] = str(2 + secrets.randbelow(2045))              # with 63 bits to stay positive in SQL
     largest = connection.execute(select(func.max(schema.job.c.job_id))).scalar()
     last_index = connection.execute(select(func.max(schema.job.c.db_index))).scalar() or 0
+    table = schema.event.c
+    events = connection.execute(
+        select(table.node, table.start_s, table.data).where(table.end_s.is_(None)).order_by(table.start_s)).all()
+    said = {node: json.loads(data) for node, _, data in events}
     known_id = max(int(meta.get("next_job_id", "0")), 0 if largest is None else largest + 1)
     return LoadedState(
         jobs=_jobs(connection, putter), next_job_id=known_id, sluids=SluidSource(int(meta["cluster_id"]), last_index),
         accounting=_accounting(connection, meta.get("cluster", "")),
         nodes=_settings(connection, schema.node), partitions=_settings(connection, schema.partition),
-        open_events=dict(connection.execute(
-            select(schema.event.c.node, schema.event.c.start_s).where(schema.event.c.end_s.is_(None))).tuples().all()),
+        open_events={node: start_s for node, start_s, _ in events},
+        last_events={node: (data["state"], data["reason"], data["reason_uid"]) for node, data in said.items()},
         open_suspensions=dict(connection.execute(
             select(schema.suspension.c.db_index, schema.suspension.c.start_s)
             .where(schema.suspension.c.end_s.is_(None))).tuples().all()),

@@ -37,7 +37,7 @@ from slurmbridge.controller.transitions import Event
 from slurmbridge.controller.views import ControllerViews
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling.queue import QueueColumns
-from slurmbridge.slurm import errors
+from slurmbridge.slurm import errors, node_states
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.settings import SlurmConf
 from slurmbridge.views.records import JobRecord, NodeRecord
@@ -107,7 +107,7 @@ class Controller:
         world.node_changed = self._node_changed
         world.usage_ended = self._usage_ended
         self._node_events: dict[str, float] = dict(state.open_events)
-        self._last_events: dict[str, tuple[str, str, int | None]] = {}
+        self._last_events: dict[str, tuple[str, str, int | None]] = dict(state.last_events)
         self.books = Books(world, meta, self._node_events, self._last_events, queries.ask)
         world.roll_up = self.books.catch_up
         self.views = ControllerViews(world, queries)
@@ -289,7 +289,10 @@ class Controller:
     def _node_changed(self, node: NodeRecord) -> None:
         """Lines of ``sacctmgr show event``."""
         now = float(int(self.world.now()))
-        state = event_state(node)
+        state, number = event_state(node)
+        said = (state, node.reason, node.reason_uid)
+        if state and node.name in self._node_events and self._last_events.get(node.name) == said:
+            return
         start = self._node_events.pop(node.name, None)
         if start is not None:
             self.journal.add(SaveEvent(node.name, start, now, *self._last_events.get(node.name, ("", "", None)),
@@ -298,9 +301,9 @@ class Controller:
             while start is not None and now <= start:
                 now += 1
             self._node_events[node.name] = now
-            self._last_events[node.name] = (state, node.reason, node.reason_uid)
+            self._last_events[node.name] = said
             self.journal.add(SaveEvent(node.name, now, None, state, node.reason, node.reason_uid,
-                                       tres=self._node_tres(node)))
+                                       tres=self._node_tres(node), state_raw=number))
 
     @staticmethod
     def _node_tres(node: NodeRecord) -> dict[str, int]:
@@ -335,16 +338,12 @@ class Controller:
         self.journal.add(SaveMeta("cluster_tres", text))
 
 
-def event_state(node: NodeRecord) -> str:
-    """What the node cannot be used for, as sacctmgr's events say it; "" for a usable node."""
-    words = []
-    if node.base_state in ("DOWN", "UNKNOWN", "FUTURE", "ERROR"):
-        words.append(node.base_state)
-    if "DRAIN" in node.flags:
-        words.append("DRAIN" if words else "IDLE+DRAIN")
-    if "FAIL" in node.flags:
-        words.append("FAIL" if words else "IDLE+FAIL")
-    return "+".join(words)
-
-
-__all__ = ["Controller", "event_state"]
+def event_state(node: NodeRecord) -> tuple[str, int]:
+    """What the node cannot be used for, as sacctmgr's events say it and as Slurm's number; ("", 0) for a usable one."""
+    if node.base_state not in ("DOWN", "UNKNOWN", "FUTURE", "ERROR") and not {"DRAIN", "FAIL"} & node.flags:
+        return "", 0
+    base = node.base_state
+    if base == "IDLE" and node.cpus_alloc:
+        base = "ALLOCATED" if node.cpus_alloc >= node.cpus else "MIXED"
+    number = node_states.number(base, node.flags)
+    return node_states.shown(number, compact=True), number
