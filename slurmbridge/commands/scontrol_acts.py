@@ -57,31 +57,38 @@ def _expanded(job: str) -> Iterator[str]:
         yield job
 
 
-async def on_jobs(call: Call, text: str, act: Act) -> int:
-    """The act on each job of the list; refusals as Slurm words them. The largest error number, or 0."""
+async def on_jobs(call: Call, text: str, act: Act, *, tells_success: bool = True) -> int:
+    """The act on each job of the list; refusals as Slurm words them. The largest error number, or 0.
+    ``tells_success``: where some tasks of an array are refused, the others are told of too."""
     jobs = job_ids(text)
     if jobs is None:
         call.complain(f"{errors.strerror(errors.ESLURM_INVALID_JOB_ID)} for job {text}")
         return errors.ESLURM_INVALID_JOB_ID
     worst = 0
     for job in jobs:
-        worst = max(worst, await on_job(call, job, act))
+        worst = max(worst, await on_job(call, job, act, tells_success=tells_success))
     return worst
 
 
-async def on_job(call: Call, job: str, act: Act) -> int:
+async def on_job(call: Call, job: str, act: Act, *, tells_success: bool = True) -> int:
     """The act on one job. Its error number, or 0.
 
-    A refusal of tasks of an array that exists names the tasks first, and counts as no error of the call itself.
+    A refusal of tasks names the tasks first, and counts as no error of the call itself.
     """
     try:
         await act(_plain(job))
+    except errors.ArrayAnswers as several:
+        for tasks, refusal in several.answers:
+            if refusal is not None:
+                call.complain(f"{tasks}: {refusal.text}" + "".join(f" ({line})" for line in refusal.details))
+            elif tells_success:
+                call.complain(f"{tasks}: {errors.strerror(0)}")
+        return 0
     except SlurmError as error:
-        call.details_of(error)
-        head, under, _ = job.partition("_")
-        if under and call.session.views.array_tasks(int(head or 0)):
+        if "_" in job and error.code == errors.ESLURM_INVALID_JOB_ID:
             call.complain(f"{_shown(job)}: {error.text}")
             return 0
+        call.details_of(error)
         call.complain(f"{error.text} for job {_shown(job)}")
         return error.code
     return 0
@@ -204,7 +211,7 @@ async def suspend(call: Call, argv: Sequence[str]) -> None:
         try:
             await chosen(caller, job)
         except SlurmError as error:
-            if error.code == errors.ESLURM_INVALID_JOB_ID:
+            if error.code == errors.ESLURM_INVALID_JOB_ID and "_" not in job:
                 raise SlurmError(errors.SLURM_UNEXPECTED_MSG_ERROR) from None
             raise
 

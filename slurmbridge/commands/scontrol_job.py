@@ -107,7 +107,7 @@ class JobLines:
                 first += f"ArrayTaskThrottle={job.array_max_running} "
         elif job.het_job_id:
             first += f"HetJobId={job.het_job_id} HetJobOffset={job.het_offset} "
-        yield f"{first}JobName={null(job.name)}"
+        yield f"{first}JobName={job.name}"
         if self.style.details and job.sluid:
             yield f"SLUID={job.sluid}"
         if job.het_job_ids:
@@ -195,7 +195,7 @@ class JobLines:
     def _size(self) -> Iterator[str]:
         job, request = self.job, self.request
         yield (f"NumNodes={self._nodes()} NumCPUs={job.num_cpus} "
-               f"NumTasks={'N/A' if job.num_tasks is None else job.num_tasks} "
+               f"NumTasks={job.num_tasks or 'N/A'} "
                f"CPUs/Task={'N/A' if job.cpus_per_task is None else job.cpus_per_task} "
                f"ReqB:S:C:T=0:0:{_star(request.cores_per_socket)}:{_star(request.threads_per_core)}")
         yield f"ReqTRES={null(tres.format_counts(job.tres_req, self.order))}"
@@ -271,10 +271,12 @@ class JobLines:
         job, request = self.job, self.request
         yield f"Command={null(request.command)}"
         yield f"SubmitLine={null(request.submit_line)}"
-        yield f"WorkDir={null(request.work_dir)}"
-        for label, text in (("AdminComment", job.admin_comment), ("SystemComment", job.system_comment),
-                            ("Comment", job.comment), ("Extra", request.extra)):
-            if text or (label == "Comment" and request.comment == ""):
+        yield f"WorkDir={request.work_dir}"
+        for label, text, given in (
+                ("AdminComment", job.admin_comment, request.admin_comment),
+                ("SystemComment", job.system_comment, None), ("Comment", job.comment, request.comment),
+                ("Extra", request.extra, request.extra)):
+            if text or given == "":
                 yield f"{label}={text}"
         if request.batch:
             yield f"StdErr={job.std_err}"

@@ -21,6 +21,7 @@ from slurmbridge.views.records import JobRecord
 _REFUSED_ENTITIES = (("StepId", 4), ("SlurmctldDebug", 2), ("SuspendExcNodes", 11), ("SuspendExcParts", 11),
                      ("SuspendExcStates", 11))
 NICE_MOST = 0x80000000 - 3
+NO_PRIORITY = 0xFFFFFFFE
 _NUMBER = re.compile(r"[ \t]*\+?(0[xX][0-9a-fA-F]+|[0-9]+)\Z")
 
 
@@ -163,6 +164,7 @@ class _JobUpdate:
         self.job = ""
         self.uid: int | None = None
         self.resizes = False
+        self.changes_nothing = False          # a key was given that leaves the job as it is: it is asked all the same
 
     def refuse(self, text: str) -> Refused:
         """``scontrol: error: text``, then no update."""
@@ -187,6 +189,7 @@ class _JobUpdate:
             self.changes[key] = self.time_limit(value, sign)
             return
         found = self.value(name, key, kind, value)
+        self.changes_nothing = self.changes_nothing or (found is None and key == "endtime")
         if sign:
             raise self.refuse(f"Option {shown} does not accept [+|-]= syntax")
         if found is None:
@@ -204,9 +207,8 @@ class _JobUpdate:
     def value(self, name: str, key: str, kind: str, value: str) -> str | None:
         """The checked value; None for a time that is none (said so, and passed over). Raises Refused."""
         call = self.call
-        if kind == "number" and not _NUMBER.match(value):
-            if not (key == "priority" and value.upper() in ("INFINITE", "UNLIMITED")):
-                raise self.refuse(f"Invalid {_LABELS.get(key, name)} value: {value}")
+        if kind == "number" and not (_NUMBER.match(value) and (key != "priority" or int(value, 0) < NO_PRIORITY)):
+            raise self.refuse(f"Invalid {_LABELS.get(key, name)} value: {value}")
         elif kind == "nice":
             number = _leading(value)
             if abs(number) > NICE_MOST:
@@ -230,6 +232,11 @@ class _JobUpdate:
         elif kind == "nodes":
             if value.upper() != "ALL" and not re.fullmatch(r"[0-9]+[kKmM]?(-[0-9]+[kKmM]?)?", value):
                 call.err.append(f'scontrol: error: "{value}" is not a valid node count\n')
+                raise Void
+            low, dash, high = value.partition("-")
+            if dash and low.isdigit() and high.isdigit() and int(high) < int(low):
+                call.err.append(f"scontrol: error: Maximum node count {int(high)} is less than minimum node count "
+                                f"{int(low)}\n")
                 raise Void
         elif kind == "yes":
             return self.yes(name, key, value)
@@ -270,7 +277,7 @@ class _JobUpdate:
 
     def time_limit(self, value: str, sign: str) -> str:
         """Absolute minutes, or against the job's limit now. Raises Refused."""
-        if value[:1] in ("+", "-") and value != "-1":
+        if value[:1] in ("+", "-"):
             if sign:
                 raise self.refuse("Invalid syntax, variations of +=- are not accepted.")
             sign, value = value[0], value[1:]
@@ -341,7 +348,7 @@ async def _update_job(call: Call, words: Sequence[str]) -> None:
             raise Refused
         update.word(tag, value, sign, words[index])
         index += 1
-    if not update.changes:
+    if not update.changes and not update.changes_nothing:
         call.fail("No changes specified")
         return
     if not update.job and "name" in update.changes:
@@ -351,7 +358,8 @@ async def _update_job(call: Call, words: Sequence[str]) -> None:
     if update.resizes:
         update.records("Job resizing")
     caller, acts = call.session.identity, call.session.acts
-    await on_jobs(call, update.job, lambda job: acts.update_job(caller, job, update.changes))
+    await on_jobs(call, update.job, lambda job: acts.update_job(caller, job, update.changes),
+                  tells_success=False)
 
 
 def _ids_by_name(call: Call, name: str, uid: int | None) -> str:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from slurmbridge.controller.world import World
 from slurmbridge.slurm import array, errors, states
@@ -69,6 +69,51 @@ def named(text: str, world: World, *, split: bool = False) -> list[JobRecord]:
     if job is None:
         raise SlurmError(errors.ESLURM_INVALID_JOB_ID)
     return world.jobs.het_components(job) if job.het_job_id == job_id else [job]
+
+
+def missing_tasks(text: str, world: World) -> list[int]:
+    """Which of the tasks that ``12_3`` or ``12_[1-4]`` names are none of the array's."""
+    found = _JOB.match(text.strip())
+    if found is None or found.group(2) in (None, "*"):
+        return []
+    try:
+        tasks, _ = array.parse(found.group(2).strip("[]"), world.conf.max_array_size)
+    except array.ArraySpecError:
+        return []
+    return [task for task in tasks if world.jobs.task(int(found.group(1)), task) is None]
+
+
+def is_of_array(text: str, records: Sequence[JobRecord], world: World) -> bool:
+    """Whether the text names tasks or an array, not one record by its own id."""
+    return "_" in text or (bool(records[0].array_job_id) and text.strip() == str(records[0].array_job_id))
+
+
+def check_whole_array(text: str, world: World) -> None:
+    """What counts for an array as a whole. Raises SlurmError(ESLURM_NOT_SUPPORTED)."""
+    records = named(text, world)
+    if "_" in text or not is_of_array(text, records, world):
+        raise SlurmError(errors.ESLURM_NOT_SUPPORTED,
+                         details=("Update of ArrayTaskThrottle is only allowed on ArrayJobId",))
+
+
+def tell_tasks(records: Sequence[JobRecord], refused: Mapping[int, SlurmError], missing: Sequence[int]) -> None:
+    """``refused``: by job id. Raises ArrayAnswers where there is any refusal, tasks with the same answer together."""
+    if not refused and not missing:
+        return
+    answers: dict[int, tuple[SlurmError | None, set[int]]] = {}
+    for record in records:
+        error = refused.get(record.job_id)
+        tasks = answers.setdefault(error.code if error else 0, (error, set()))[1]
+        if record.array_task_id is not None:
+            tasks.add(record.array_task_id)
+        elif record.array_pending:
+            tasks.update(task for task in range(record.array_pending.bit_length()) if record.array_pending >> task & 1)
+    if missing:
+        code = errors.ESLURM_INVALID_JOB_ID
+        answers.setdefault(code, (SlurmError(code), set()))[1].update(missing)
+    array_id = records[0].array_job_id
+    told = sorted(answers.values(), key=lambda answer: min(answer[1], default=0))
+    raise errors.ArrayAnswers(tuple((f"{array_id}_{array.ranges(tasks)}", error) for error, tasks in told))
 
 
 def tasks_named(job_id: int, text: str, world: World, *, split: bool) -> list[JobRecord]:

@@ -326,7 +326,8 @@ class ControllerActs:
                 return records
             await changed
 
-    async def step_address(self, caller: Identity, job_id: int) -> tuple[str, str]:
+    def _running_job(self, caller: Identity, job_id: int) -> JobRecord:
+        """Whose steps the caller may reach. Raises SlurmError."""
         world = self._world
         job = world.jobs.get(job_id)
         if job is None:
@@ -338,12 +339,15 @@ class ControllerActs:
             raise SlurmError(errors.ESLURM_ALREADY_DONE)
         if phase not in (Phase.RUNNING, Phase.SUSPENDED):
             raise SlurmError(errors.ESLURM_JOB_PENDING)
-        address = await world.engine.step_address(world.run_of(job))
+        return job
+
+    async def step_address(self, caller: Identity, job_id: int) -> tuple[str, str]:
+        job = self._running_job(caller, job_id)
+        address = await self._world.engine.step_address(self._world.run_of(job))
         return address, job.credential
 
     async def look_at_steps(self, caller: Identity, job_id: int) -> Mapping[str, Mapping[str, Any]]:
-        await self.step_address(caller, job_id)                # refuses who may not, and what does not run
-        return await self._world.engine.look(self._world.run_of(self._world.jobs[job_id]))
+        return await self._world.engine.look(self._world.run_of(self._running_job(caller, job_id)))
 
     # --- the controller
     async def reconfigure(self, caller: Identity) -> None:

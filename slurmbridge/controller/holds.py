@@ -16,8 +16,8 @@ def hold(world: World, job: JobRecord, caller: Identity, *, user_hold: bool) -> 
         raise SlurmError(errors.ESLURM_JOB_FINISHED)
     if job.state != states.PENDING:
         raise SlurmError(errors.ESLURM_JOB_NOT_PENDING)
-    by_admin = is_operator(caller, world) and not user_hold and caller.uid != job.uid
-    if job.priority == 0 and job.held_by_admin and not by_admin:
+    by_admin = is_operator(caller, world) and not user_hold
+    if job.priority == 0 and not is_operator(caller, world):
         return
     job.priority = 0
     job.partition_priorities = {}

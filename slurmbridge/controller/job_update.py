@@ -19,8 +19,6 @@ from slurmbridge.views.records import JobRecord
 from slurmbridge.views.session import Identity
 
 Key = Callable[["JobUpdate", str], None]
-ALWAYS = frozenset({"comment", "admincomment", "systemcomment"})
-"""May be changed when the job is over."""
 
 
 class JobUpdate:
@@ -38,15 +36,13 @@ class JobUpdate:
 
     def run(self, changes: Mapping[str, str], keys: Mapping[str, Key]) -> None:
         """Raises SlurmError."""
-        if self.job.state in states.FINISHED and not set(changes) <= ALWAYS:
-            if "arraytaskthrottle" in changes and not self.job.array_job_id:
-                keys["arraytaskthrottle"](self, changes["arraytaskthrottle"])      # refused for what it is, first
+        if self.job.state in states.FINISHED:
             raise SlurmError(errors.ESLURM_JOB_FINISHED)
-        for key, value in changes.items():
-            handler = keys.get(key)
-            if handler is None:
-                raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
-            handler(self, value)
+        if not set(changes) <= set(keys):
+            raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
+        for key, handler in keys.items():
+            if key in changes:
+                handler(self, changes[key])
         self._check()
         self._commit()
 
@@ -72,7 +68,7 @@ class JobUpdate:
             world.jobs.rename(job, str(name))
         if job.state == states.PENDING:
             if self.resize:
-                queueing.size_requested(world, job)
+                self._resize()
             queueing.name_files(world, job)
             world.jobs.refile(job)
             queueing.refresh(world, job)
@@ -84,6 +80,16 @@ class JobUpdate:
         world.journal.job(job)
         world.tell(job)
         world.wake()
+
+    def _resize(self) -> None:
+        """Sizes of the changed request. The scheduler's view of how many nodes it takes stays where the resources
+        that are asked for do."""
+        job = self.job
+        before, nodes = job.tres_req, job.num_nodes
+        looked_at = "-" not in nodes or bool(job.request.max_nodes)
+        queueing.size_requested(self.world, job)
+        if looked_at and job.tres_req == before:
+            queueing.size_requested(self.world, job, int(nodes.partition("-")[0]))
 
     # --- helpers of the keys
     def pending(self) -> None:

@@ -195,7 +195,11 @@ class JobLife:
 
     def _do_end_unstarted(self, job: JobRecord, cause: Cause, event: Event) -> None:
         world, now = self.world, self.world.now()
+        first = job.partition.partition(",")[0]
+        if not queueing.shape_of(world, job, first).num_tasks:
+            job.num_tasks = 0                 # left open, and never settled by an allocation
         queueing.leave(world, job)
+        job.partition = first
         job.start_s = job.end_s = now
         if event is Event.CANCEL:
             job.killed_by_uid = cause.uid
@@ -205,7 +209,6 @@ class JobLife:
         job.num_nodes = job.num_nodes.partition("-")[0]
         if job.sched_nodes and job.oversubscribe in ("NO", "EXCLUSIVE"):
             job.num_cpus = sum(world.nodes[name].cpus for name in expand(job.sched_nodes) if name in world.nodes)
-        job.num_tasks = job.num_tasks if job.request.num_tasks or job.request.ntasks_per_node else None
         job.sched_nodes = ""
         self._over(job)
 

@@ -398,10 +398,11 @@ def name_files(world: World, job: JobRecord) -> None:
         if "%" not in pattern and "\\" not in pattern:
             return pattern if pattern.startswith("/") else f"{request.work_dir.rstrip('/')}/{pattern}"
         task = job.array_task_id if job.array_task_id is not None else patterns.NO_TASK
-        return patterns.expand(pattern, job_id=job.job_id, work_dir=request.work_dir, array_job_id=job.array_job_id,
-                               array_task_id=task, user_name=job.user_name, job_name=job.name, restarts=job.restarts,
+        return patterns.expand(pattern, job_id=job.job_id, work_dir=request.work_dir or "/",
+                               array_job_id=job.array_job_id, array_task_id=task,
+                               user_name=job.user_name, job_name=job.name, restarts=job.restarts,
                                node_name=job.batch_host or "(null)")
-    job.std_out = expand(request.std_out or default)
+    job.std_out = expand(default if request.std_out is None else request.std_out)
     job.std_err = expand(request.std_err)
     job.std_in = expand(request.std_in) or "/dev/null"
 

@@ -56,6 +56,12 @@ def check_licenses(request: JobRequest, totals: Mapping[str, int]) -> None:
         raise SlurmError(errors.ESLURM_INVALID_LICENSES) from None
 
 
+def asked_licenses(text: str) -> str | None:
+    """The licenses that a changed job asks for: none where it asks for 0 of each."""
+    wanted = [entry for entry in re.split(r"[|,;]", text) if entry and _NO_LICENSE.fullmatch(entry) is None]
+    return text if wanted else None
+
+
 def check_container(request: JobRequest, engine: str) -> None:
     """Images need an engine that has containers. Raises SlurmError(ESLURMD_CONTAINER_RUNTIME_INVALID)."""
     if engine == "local" and needs_image(request.pyxis):

@@ -24,8 +24,13 @@ def _text(field: str, *, on_record: bool, of_admin: bool = False) -> Key:
             raise SlurmError(errors.ESLURM_PATHNAME_TOO_LONG)
         if on_record:
             update.fields[field] = value
-        update.change(**{field: value or None})
+        update.change(**{field: value})
     return handler
+
+
+def _mcs_label(update: JobUpdate, value: str) -> None:
+    """Without a plugin for labels a job has none."""
+    update.pending()
 
 
 def _system_comment(update: JobUpdate, value: str) -> None:
@@ -72,7 +77,7 @@ def _time_limit(update: JobUpdate, value: str) -> None:
     job, world = update.job, update.world
     if job.state in states.FINISHED:
         raise SlurmError(errors.ESLURM_JOB_FINISHED)
-    sign, text = (value[0], value[1:]) if value[:1] in "+-" and value != "-1" else ("", value)
+    sign, text = (value[0], value[1:]) if value[:1] in "+-" else ("", value)
     minutes = durations.parse_minutes(text)
     if minutes is None:
         raise SlurmError(errors.ESLURM_INVALID_TIME_LIMIT)
@@ -153,7 +158,7 @@ def _dependency(update: JobUpdate, value: str) -> None:
 
 
 def _licenses(update: JobUpdate, value: str) -> None:
-    update.change(licenses=value or None)
+    update.change(licenses=submission_checks.asked_licenses(value))
     submission_checks.check_licenses(update.request, update.world.settings.licenses_total)
 
 
@@ -175,9 +180,6 @@ def _nice(update: JobUpdate, value: str) -> None:
 
 
 def _priority(update: JobUpdate, value: str) -> None:
-    if value.upper() in ("-1", "INFINITE", "UNLIMITED"):
-        update.after.append(lambda: holds.release(update.world, update.job, update.caller))
-        return
     priority = update.number(value)
     if priority and update.job.priority == 0 and update.job.state == states.PENDING:
         raise SlurmError(errors.ESLURM_JOB_HELD)
@@ -199,14 +201,13 @@ def _requeue(update: JobUpdate, value: str) -> None:
 
 
 def _throttle(update: JobUpdate, value: str) -> None:
-    if not update.job.array_job_id:
-        raise SlurmError(errors.ESLURM_NOT_SUPPORTED,
-                         details=("Update of ArrayTaskThrottle is only allowed on ArrayJobId",))
     update.fields["array_max_running"] = update.number(value)
 
 
 def _begin_now(update: JobUpdate, value: str) -> None:
-    update.fields["accrue_s"] = update.world.now()
+    update.pending()
+    if update.job.accrue_s is not None:
+        update.fields["accrue_s"] = update.world.now()
 
 
 def _file(field: str) -> Key:
@@ -240,7 +241,7 @@ def _never(code: int) -> Key:
 
 KEYS: dict[str, Key] = {
     **SIZE_KEYS,
-    "reboot": _reboot, "mcslabel": _text("mcs_label", on_record=False),
+    "reboot": _reboot, "mcslabel": _mcs_label,
     "comment": _text("comment", on_record=True),
     "admincomment": _text("admin_comment", on_record=True, of_admin=True), "systemcomment": _system_comment,
     "extra": _text("extra", on_record=False), "wckey": _text("wckey", on_record=True),

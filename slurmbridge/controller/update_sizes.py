@@ -42,6 +42,8 @@ def _nodes(update: JobUpdate, value: str) -> None:
     except words.WordError:
         raise SlurmError(errors.ESLURM_INVALID_NODE_COUNT) from None
     low, high = count[0], count[1]
+    if low < 1:
+        raise SlurmError(errors.ESLURM_INVALID_NODE_COUNT)
     update.change(min_nodes=low, max_nodes=high or None, nodes_given=True)
     update.resize = True
 
@@ -86,7 +88,8 @@ def _req_nodes(update: JobUpdate, value: str) -> None:
     update.pending()
     if value:
         update.hosts(value)
-    update.change(node_list=value or None)
+    least = update.job.min_nodes or 1             # a list of more nodes than that is what may be chosen from
+    update.change(node_list=value or None, min_nodes=update.request.min_nodes or least)
     update.resize = True
 
 
@@ -139,8 +142,8 @@ def _switches(update: JobUpdate, value: str) -> None:
     digits = re.match(r"\d*", count.strip())
     most = int(update.world.conf.scheduler_parameters.get("max_switch_wait") or MAX_SWITCH_WAIT_S)
     minutes = durations.parse_minutes(wait) if wait else None
-    update.change(switches=int(digits[0] or 0) if digits else 0,
-                  switches_wait_s=most if minutes is None else min(most, minutes * 60))
+    update.change(switches=int(digits[0] or 0) if digits else 0, switches_wait_s=(
+        update.request.switches_wait_s or 0) if not wait else most if minutes is None else min(most, minutes * 60))
 
 
 def _spec(field: str) -> Key:

@@ -29,6 +29,16 @@ class SlurmError(Exception):
         super().__init__(self.text)
 
 
+class ArrayAnswers(SlurmError):
+    """What became of the tasks of an array that one act named. ``answers``: (``12_0-5``, the refusal or None), by the
+    lowest task; one refusal at least. As a SlurmError it is the first refusal."""
+
+    def __init__(self, answers: tuple[tuple[str, SlurmError | None], ...]) -> None:
+        first = next(error for _, error in answers if error is not None)
+        super().__init__(first.code, first.text, first.details)
+        self.answers = answers
+
+
 def strerror(code: int) -> str:
     """The message of an error number."""
     text = _TEXTS.get(code)
