@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 COMMANDS = (
     "sbatch", "srun", "salloc", "squeue", "scancel", "scontrol", "sinfo", "sacct", "sprio", "sshare", "sacctmgr",
-    "sreport", "sattach", "sbcast")
+    "sreport", "sattach", "sbcast", "sstat")
 FIRST_FRAME_S = 60.0
 INPUT_AHEAD = 4 << 20
 Command = Callable[[tuple[str, ...], Any, ClientSession], Awaitable[Reply]]

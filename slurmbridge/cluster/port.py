@@ -5,9 +5,9 @@ when the controller dies, and ``recover`` finds it again with its true outcome.
 """
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from slurmbridge.views.records import JobRecord, NodeRecord
 
@@ -96,6 +96,10 @@ class Engine(Protocol):
         ...
     async def suspend(self, run: RunId) -> None: ...
     async def resume(self, run: RunId) -> None: ...
+    async def look(self, run: RunId) -> Mapping[str, Mapping[str, Any]]:
+        """What each step that runs has used up to now, by step id ("batch" too): ``usage`` as in step_ended, and
+        ``pids`` by node. Nothing where the run is not there."""
+        ...
     async def update(self, run: RunId, *, end_by_s: float | None) -> None:
         """The time limit changed."""
         ...

@@ -71,7 +71,7 @@ class ControllerActs:
             world.journal.job(job)
         self._life.judge_dependents([job for job in records if job.dependency])
         if all(job.request.batch for job in records):
-            self._service.passes.submitted()
+            world.wake_later()
         else:
             world.wake()
         try:

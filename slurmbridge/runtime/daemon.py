@@ -2,7 +2,8 @@
 
 It starts as a child of the spawner (or as a pod's first process), is the subreaper of everything of the job on its
 node, and goes only when nothing of it is left. What happens is written to the run's journal by the first node's.
-Orders (frame ``K``) are accepted with the run's credential only: signal, terminate, suspend, resume, update, join, end.
+Orders (frame ``K``) are accepted with the run's credential only: signal, terminate, suspend, resume, update, look,
+join, end.
 """
 from __future__ import annotations
 
@@ -54,6 +55,7 @@ class StepDaemon:
         self.suspended_s: float | None = None
         self.batch_pid: int | None = None
         self.batch_stderr: int | None = None
+        self._meter: Meter | None = None      # of the batch script
         self._kill_at: asyncio.TimerHandle | None = None
         self._limit: asyncio.TimerHandle | None = None
         self._warned = False
@@ -161,6 +163,7 @@ class StepDaemon:
                                             or self.order.settings.get("JobAcctGatherFrequency")),
                           meter_of(self.children) if self.node.gres else None)
             self.children.before_reaped = meter.last_look
+            self._meter = meter
             group = self.groups.make("batch", 0) if self.groups is not None else None
             pid = self.batch_pid = batch.start_script(self.order, self.script, files, login,
                                                       group.path if group else "")
@@ -179,6 +182,14 @@ class StepDaemon:
         finally:
             self.batch_stderr = None
             files.close()
+
+    def _look_at_script(self) -> dict[str, dict[str, Any]]:
+        """What the batch script has used up to now (see RunningStep.look)."""
+        if self._meter is None or self.batch_pid is None:
+            return {}
+        used = dict(enumerate(self._meter.look_now().values()))
+        return {"batch": {**launch.total_usage(used, {0: self.node.name}, {}), "num_tasks": 1,
+                          "pids": {self.node.name: self._meter.pids()}}}
 
     async def _run_allocation(self) -> int:
         """Waits for the end of an allocation without a script; its wait status."""
@@ -361,6 +372,8 @@ class StepDaemon:
             self.suspend()
         elif op == "resume":
             self.resume()
+        elif op == "look":
+            answer["steps"] = {**self._look_at_script(), **await self.sessions.look()}
         elif op == "update":
             self.end_by_s = request["end_by_s"]
             self._arm_limit()

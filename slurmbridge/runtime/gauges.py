@@ -84,6 +84,10 @@ class Meter:
             _raise(task.most, together(map(look, [pid, *processes.descendants(pid)])))
         return {pid: task.most for pid, task in self._tasks.items()}
 
+    def pids(self) -> list[int]:
+        """Every process of every task that lives."""
+        return [one for pid in self._tasks for one in (pid, *processes.descendants(pid))]
+
     async def _look_at_gpus(self, gpus: GpuMeter) -> None:
         by_process, by_device = await gpus.read()
         for pid, task in self._tasks.items():

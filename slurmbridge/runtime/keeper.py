@@ -280,6 +280,10 @@ class StepKeeper:
                 self._tell_cause(str(order["message"]))
             if order.get("signal"):
                 self.deliver(int(order["signal"]))
+        elif order.get("op") == "look":
+            counts = self.meter.look_now()
+            self._event("looked", pids=self.meter.pids(), tasks={
+                str(task.rank): counts[task.pid] for task in self.tasks.values() if task.pid in counts})
         elif order.get("op") == "pmi" and self.pmi is not None:
             self.pmi.told(order["message"])
         elif order.get("op") == "end":

@@ -11,7 +11,7 @@ from slurmbridge.runtime.steptypes import StepShare
 if TYPE_CHECKING:
     from slurmbridge.runtime.step import RunningStep
 
-OPEN, CLOSED = range(2)
+LOOK_TIMEOUT_S = 2.0
 
 
 class KeeperLink:
@@ -21,6 +21,7 @@ class KeeperLink:
         self.step, self.share, self._request = step, share, request
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.unconsumed = 0                   # bytes of standard input under way, counted for each task
+        self._looking: asyncio.Future[dict[str, Any]] | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._waiting: list[bytes] = []       # frames for a keeper that is not there yet
         self._left = set(share.tasks)
@@ -82,6 +83,9 @@ class KeeperLink:
             self.step.stdin_backlog()
         elif name == "pmi" and self.step.world is not None:
             self.step.world.take(self, event["message"])
+        elif name == "looked":
+            if self._looking is not None and not self._looking.done():
+                self._looking.set_result(event)
         elif name == "failed":
             self.step.launch_failed(sorted(self._left), str(event["message"]))
             self._left.clear()
@@ -97,6 +101,16 @@ class KeeperLink:
                 self._writer.write(frame)
         elif not self.ready.done():
             self._waiting.append(frame)
+
+    async def look(self) -> dict[str, Any]:
+        """``tasks`` (by rank) with what each has used up to now, and ``pids``; nothing where the keeper is silent."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_future()
+            self.order({"op": "look"})
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._looking), LOOK_TIMEOUT_S)
+        except TimeoutError:
+            return {"tasks": {}, "pids": []}
 
     def order(self, order: dict[str, Any]) -> None:
         self._send(frames.encode_json(b"K", order))

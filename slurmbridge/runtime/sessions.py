@@ -77,6 +77,12 @@ class Sessions:
         """Until some step has ended."""
         await self._freed.wait()
 
+    async def look(self) -> dict[str, dict[str, Any]]:
+        """What each step that runs here has used up to now."""
+        from slurmbridge.runtime.step import RunningStep
+        steps = {name: step for name, step in self.running.items() if isinstance(step, RunningStep)}
+        return dict(zip(steps, await asyncio.gather(*(step.look() for step in steps.values()))))
+
     # ---- everything that runs ---------------------------------------------------------------------------------------
 
     def signal_all(self, number: int) -> None:
@@ -125,6 +131,11 @@ class Sessions:
     async def serve_client(self, request: dict[str, Any], reader: asyncio.StreamReader,
                            writer: asyncio.StreamWriter) -> None:
         from slurmbridge.runtime.srun import SrunSession
+        url = self.daemon.order.controller_url
+        if request.get("command") == "sstat" and url:          # the controller asks all jobs' daemons, this one too
+            await frames.send(writer, frames.encode_json(b"G", {
+                "address": url, "credential": "", "argv": request.get("argv", ()), "env": request.get("env", ())}))
+            return
         if request.get("command") in ("sattach", "sbcast"):
             await self._serve_other(request, Client(reader, writer))
             return

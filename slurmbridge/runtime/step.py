@@ -281,6 +281,14 @@ class RunningStep:
         self.states.ended(ranks, 1 << 8)
         self.status = worse(self.status, 1 << 8)
 
+    async def look(self) -> dict[str, Any]:
+        """What the step has used up to now, for sstat: as its usage at the end, with the processes of each node."""
+        looks = await asyncio.gather(*(link.look() for link in self.links))
+        used = {int(rank): counts for look in looks for rank, counts in look["tasks"].items()}
+        node_of = {rank: share.name for share in self.plan.shares for rank in share.tasks}
+        return {**launch.total_usage(used, node_of, {}), "num_tasks": self.plan.num_tasks,
+                "pids": {link.share.name: look["pids"] for link, look in zip(self.links, looks)}}
+
     # ---- ending it --------------------------------------------------------------------------------------------------
 
     def order_keepers(self, order: dict[str, Any]) -> None:

@@ -90,13 +90,18 @@ class Views(Protocol):
         ...
     def priority_factors(self, job_ids: Sequence[int] | None = None) -> Sequence[Mapping[str, Any]]:
         """sprio's rows by job id, one per job and partition: job_id, partition (its name), user, uid, account,
-        qos_name, direct_priority (0: computed; else the fixed priority, and all factors are 0), nice, priority, and for each of
+        qos_name, direct_priority (0: computed; else the fixed priority, and all factors are 0), nice, priority,
+        and for each of
         site age assoc fairshare jobsize part qos ``<factor>`` (weighted float) and ``<factor>_norm`` (0–1), and
         ``tres`` / ``tres_norm`` ({"cpu": float, …}). Held jobs and those not yet eligible have no rows."""
         ...
+    def priority_columns(self, job_ids: Sequence[int] | None = None) -> Mapping[str, Sequence[Any]]:
+        """The rows of ``priority_factors`` by column: each of their keys -> its values."""
+        ...
     def shares(self) -> Sequence[Mapping[str, Any]]:
         """sshare's rows in tree order: assoc (AssociationRecord), depth, raw_shares (None: root), norm_shares,
-        raw_usage, norm_usage, effective_usage, fair_share, level_fs (floats or None), tres_run_s ({"cpu": seconds, …})."""
+        raw_usage, norm_usage, effective_usage, fair_share, level_fs (floats or None),
+        tres_run_s ({"cpu": seconds, …})."""
         ...
     async def ledger_query(self, kind: str, **filters: Any) -> Sequence[Mapping[str, Any]]:
         """A read-only question to the ledger (kinds and filters are documented in accounting/queries.py)."""
@@ -145,6 +150,9 @@ class Acts(Protocol):
         ...
     async def wait_job_end(self, job_id: int) -> Sequence[JobRecord]:
         """Until all of the job (all array tasks, all het components) is over; the final records."""
+        ...
+    async def look_at_steps(self, caller: Identity, job_id: int) -> Mapping[str, Mapping[str, Any]]:
+        """sstat: what the job's running steps have used up to now (cluster.port.Engine.look)."""
         ...
     async def step_address(self, caller: Identity, job_id: int) -> tuple[str, str]:
         """(address, credential) of the running job's first step daemon, for srun from outside."""

@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -258,6 +258,10 @@ class LocalEngine:
 
     async def resume(self, run: RunId) -> None:
         await self._order(run, "resume")
+
+    async def look(self, run: RunId) -> Mapping[str, Mapping[str, Any]]:
+        answer = await self._order(run, "look")
+        return (answer or {}).get("steps") or {}
 
     async def update(self, run: RunId, *, end_by_s: float | None) -> None:
         await self._order(run, "update", end_by_s=end_by_s)

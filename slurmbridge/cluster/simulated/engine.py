@@ -12,7 +12,7 @@ import itertools
 import re
 import signal as signals
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -213,6 +213,10 @@ class SimulatedEngine:
         if record is not None and not record.is_over:
             record.end_by_s = end_by_s
             self._arm(run)
+
+    async def look(self, run: RunId) -> Mapping[str, Mapping[str, Any]]:
+        """No process runs."""
+        return {}
 
     async def step_address(self, run: RunId) -> str:
         """There is nobody to speak with."""
