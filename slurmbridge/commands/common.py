@@ -29,6 +29,10 @@ VERSION_LINE = f"slurm {SLURM_VERSION}\n"
 _INT32 = 0x7FFFFFFF
 
 
+MANY_ROWS = 300
+"""More than so many are not printed in one go in the event loop's thread, which others wait for."""
+
+
 class Stop(Exception):
     """Ends a command with this reply."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from slurmbridge.commands import sacct_fields, sacct_select
-from slurmbridge.commands.common import VERSION_LINE, Stop, command, time_texts
+from slurmbridge.commands.common import MANY_ROWS, VERSION_LINE, Stop, command, time_texts
 from slurmbridge.commands.sacct_help import HELP
 from slurmbridge.commands.sacct_options import Options, parse
 from slurmbridge.commands.sacct_rows import Job, Line
@@ -18,7 +18,6 @@ from slurmbridge.views.session import Reply, Session
 _STATES = (states.PENDING, states.RUNNING, states.SUSPENDED, states.COMPLETED, states.CANCELLED, states.FAILED,
            states.TIMEOUT, states.NODE_FAIL, states.PREEMPTED, states.BOOT_FAIL, states.DEADLINE, states.OUT_OF_MEMORY)
 _RULE = "-" * 80
-_MANY_ROWS = 300
 
 
 @command
@@ -44,7 +43,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     def print_all() -> str:
         return printer.header_text() + printer.rows(_lines(sacct_select.choose(found, options, bits_length), options))
 
-    many = len(found.rows) > _MANY_ROWS        # then not in the event loop's thread, which others wait for
+    many = len(found.rows) > MANY_ROWS
     return Reply(await asyncio.to_thread(print_all) if many else print_all(), notes)
 
 

@@ -1,12 +1,14 @@
 """sprio: the factors that make the priorities of pending jobs (sprio(1))."""
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Any
 
 from slurmbridge.commands.common import (
+    MANY_ROWS,
     VERSION_LINE,
     Stop,
     check_clusters,
@@ -14,18 +16,14 @@ from slurmbridge.commands.common import (
     parse_job_name,
     parse_options,
     uid_of,
-    user_name,
 )
-from slurmbridge.slurm.format import ListField, parse_letters
+from slurmbridge.commands.sprio_columns import FACTORS, FIELDS, TEXTS, Table
+from slurmbridge.slurm.format import ListLayout, parse_letters
 from slurmbridge.slurm.getopt import NO_ARGUMENT, OPTIONAL_ARGUMENT, REQUIRED_ARGUMENT, LongOption, OptionTable
 from slurmbridge.slurm.settings import PrioritySettings
 from slurmbridge.views.session import Reply, Session
 
-_WIRE = 1e6
-"""Slurm sends doubles multiplied by this; the round trip can move the last bit, and with it a cut-off integer."""
-
 _EPSILON = 1e-5                               # doubles closer than this sort as equal
-_HIGHEST = float(0xFFFFFFFF)
 
 _OPTIONS = OptionTable("hj::lM:no:S:p:u:vVw", [
     LongOption("noheader", NO_ARGUMENT, "h"), LongOption("jobs", OPTIONAL_ARGUMENT, "j"),
@@ -81,114 +79,6 @@ class _Request:
     sibling: bool = False
     said: str = ""                            # standard error so far
 
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A row of the table: one job in one partition, or the weights (``job`` None)."""
-
-    settings: PrioritySettings
-    job: Mapping[str, Any] | None
-    tres_weights: Mapping[str, float] = field(default_factory=dict)
-
-    def factor(self, name: str) -> float:
-        """The weighted factor, as it arrives at the client."""
-        return 0.0 if self.job is None else float(self.job[name]) * _WIRE / _WIRE
-
-    @property
-    def fixed(self) -> int:
-        return 0 if self.job is None else int(self.job["direct_priority"])
-
-    @property
-    def tres(self) -> dict[str, float]:
-        return {} if self.job is None else {n: v * _WIRE / _WIRE for n, v in self.job["tres"].items()}
-
-    @property
-    def priority(self) -> float:
-        """The sum, added up in sprio's order."""
-        if self.job is None or self.fixed:
-            return float(self.fixed)
-        total = self.factor("age")
-        for name in ("assoc", "fairshare", "jobsize", "part", "qos"):
-            total += self.factor(name)
-        total = total + float(self.job["site"]) - float(self.job["nice"])
-        for value in self.tres.values():
-            if value:
-                total += value
-        return max(total, 1.0)
-
-
-def _text(key: str, weights: str = "") -> Callable[[_Line], str]:
-    """A text of the job; ``weights``: what the line of weights has there."""
-    return lambda line: weights if line.job is None else str(line.job[key])
-
-
-def _weighted(name: str, weight: Callable[[PrioritySettings], int]) -> Callable[[_Line], str]:
-    return lambda line: f"{float(weight(line.settings)) if line.job is None else line.factor(name):.0f}"
-
-
-def _normalized(name: str, weight: Callable[[PrioritySettings], int]) -> Callable[[_Line], str]:
-    def value(line: _Line) -> str:
-        highest = weight(line.settings)
-        if line.job is None or line.fixed:
-            return "0" if line.fixed else str(highest)
-        return f"{line.factor(name) / highest if highest else 0.0:.7f}"
-    return value
-
-
-def _priority_normalized(line: _Line) -> str:
-    if line.job is None:
-        return ""
-    return f"{float(line.fixed) if line.fixed else line.priority / _HIGHEST:16.14f}"
-
-
-def _plain(key: str, weights: str) -> Callable[[_Line], str]:
-    """site and nice: 0 for jobs with a fixed priority."""
-    return lambda line: weights if line.job is None else "0" if line.fixed else f"{float(line.job[key]):.0f}"
-
-
-def _tres_weighted(line: _Line) -> str:
-    if line.job is None:
-        return line.settings.weight_tres_text or "(null)"
-    return ",".join(f"{name}={value:.0f}" for name, value in line.tres.items() if value)
-
-
-def _tres_normalized(line: _Line) -> str:
-    if line.job is None:
-        return ""
-    shares = line.job["tres_norm"]
-    parts = []
-    for name, value in line.tres.items():
-        if value:
-            weight = line.job["tres"][name] / shares[name] * _WIRE / _WIRE
-            parts.append(f"{name}={value / weight:.2f}")
-    return ",".join(parts)
-
-
-def _user(line: _Line) -> str:
-    return "" if line.job is None else line.job["user"] or user_name(line.job["uid"])
-
-
-_FACTORS: tuple[tuple[str, str, str, Callable[[PrioritySettings], int]], ...] = (
-    ("a", "AGE", "age", lambda s: s.weight_age), ("b", "ASSOC", "assoc", lambda s: s.weight_assoc),
-    ("f", "FAIRSHARE", "fairshare", lambda s: s.weight_fairshare),
-    ("j", "JOBSIZE", "jobsize", lambda s: s.weight_jobsize),
-    ("p", "PARTITION", "part", lambda s: s.weight_partition), ("q", "QOS", "qos", lambda s: s.weight_qos))
-
-_FIELDS: tuple[ListField[_Line], ...] = (
-    *(ListField(name, letter, header, _normalized(name, weight)) for letter, header, name, weight in _FACTORS),
-    *(ListField(name, letter.upper(), header, _weighted(name, weight)) for letter, header, name, weight in _FACTORS),
-    ListField("cluster", "c", "CLUSTER", lambda line: "" if line.job is None else "(null)"),
-    ListField("job", "i", "JOBID", _text("job_id", "Weights")),
-    ListField("qosname", "n", "QOSNAME", _text("qos_name")),
-    ListField("nice", "N", "NICE", _plain("nice", "")),
-    ListField("account", "o", "ACCOUNT", _text("account")),
-    ListField("partition", "r", "PARTITION", _text("partition")),
-    ListField("site", "S", "SITE", _plain("site", "1")),
-    ListField("user", "u", "USER", _user),
-    ListField("priority_normalized", "y", "PRIORITY", _priority_normalized),
-    ListField("priority", "Y", "PRIORITY", lambda line: "" if line.job is None else str(int(line.priority))),
-    ListField("tres_normalized", "t", "TRES", _tres_normalized),
-    ListField("tres", "T", "TRES", _tres_weighted))
 
 _LETTERS = "aAbBcfFijJnNopPrSqQuyYtT"         # in the order of --helpformat
 
@@ -288,7 +178,7 @@ def _default_format(request: _Request, settings: PrioritySettings) -> str:
     normalized = request.normalized
     parts += ["%10y"] if normalized else ["%.10Y", "%.10S"]
     parts += [f"%10{letter}" if normalized else f"%.10{letter.upper()}"
-              for letter, _, _, weight in _FACTORS if weight(settings)]
+              for letter, _, _, weight in FACTORS if weight(settings)]
     if settings.weight_tres_text:
         parts.append("%20t" if normalized else "%.20T")
     return " ".join(parts)
@@ -310,48 +200,66 @@ def _close(first: float, second: float) -> int:
     return 0 if abs(first - second) < _EPSILON else -1 if first < second else 1
 
 
-def _of_job(key: str) -> Callable[[_Line], Any]:
-    return lambda line: line.job[key] if line.job else ""
+_TEXT_KEYS: dict[str, Callable[[Table], Sequence[Any]]] = {
+    "c": lambda table: [""] * len(table), "i": lambda table: table.columns["job_id"],
+    "N": lambda table: [0 if fixed else nice for nice, fixed in zip(table.columns["nice"], table.fixed)],
+    "n": lambda table: table.columns["qos_name"], "o": lambda table: table.columns["account"],
+    "r": lambda table: table.columns["partition"], "u": lambda table: table.users}
+_NUMBER_KEYS: dict[str, Callable[[Table], Sequence[float]]] = {
+    "a": lambda table: table.factor("age"), "f": lambda table: table.factor("fairshare"),
+    "j": lambda table: table.factor("jobsize"), "p": lambda table: table.factor("part"),
+    "q": lambda table: table.factor("qos"), "t": lambda table: [sum(row.values()) for row in table.tres],
+    "y": lambda table: table.priority}
 
 
-_TEXT_KEYS: dict[str, Callable[[_Line], Any]] = {
-    "c": lambda line: "", "i": _of_job("job_id"), "N": lambda line: 0 if line.fixed else _of_job("nice")(line),
-    "n": _of_job("qos_name"), "o": _of_job("account"), "r": _of_job("partition"), "u": _user}
-_NUMBER_KEYS: dict[str, Callable[[_Line], float]] = {
-    "a": lambda line: line.factor("age"), "f": lambda line: line.factor("fairshare"),
-    "j": lambda line: line.factor("jobsize"), "p": lambda line: line.factor("part"),
-    "q": lambda line: line.factor("qos"), "t": lambda line: sum(line.tres.values()), "y": lambda line: line.priority}
+def _by_number(values: Sequence[float], falling: bool) -> Callable[[int], Any]:
+    sign = -1 if falling else 1
 
-
-def _by_number(letter: str, falling: bool) -> Callable[[_Line], Any]:
-    value, sign = _NUMBER_KEYS[letter.lower()], -1 if falling else 1
-
-    def compare(first: _Line, second: _Line) -> int:
-        return sign * _close(value(first), value(second))
+    def compare(first: int, second: int) -> int:
+        return sign * _close(values[first], values[second])
     return cmp_to_key(compare)
 
 
-def _sorted(lines: list[_Line], order: str) -> list[_Line]:
-    """By the letters of -S, the first the most important, '-' before one: falling. Raises ValueError(letter)."""
+def _order(table: Table, order: str) -> list[int]:
+    """Rows by the letters of -S, the first the most important, '-' before one: falling. Raises ValueError(letter)."""
+    places = list(range(len(table)))
     for at in range(len(order) - 1, -1, -1):
         letter = order[at]
         if letter in ",-+":
             continue
         falling = at > 0 and order[at - 1] == "-"
         if letter in _TEXT_KEYS:
-            lines = sorted(lines, key=_TEXT_KEYS[letter], reverse=falling)
+            places.sort(key=_TEXT_KEYS[letter](table).__getitem__, reverse=falling)
         elif letter.lower() in _NUMBER_KEYS and letter.isascii():
-            lines = sorted(lines, key=_by_number(letter, falling))
+            places.sort(key=_by_number(_NUMBER_KEYS[letter.lower()](table), falling))
         else:
             raise ValueError(letter)
-    return lines
+    return places
 
 
-def _wanted(request: _Request, job: Mapping[str, Any]) -> bool:
-    partitions = None if request.partitions is None else set(filter(None, request.partitions.split(",")))
-    return ((request.job_ids is None or job["job_id"] in request.job_ids)
-            and (request.uids is None or job["uid"] in request.uids)
-            and (partitions is None or job["partition"] in partitions))
+def _wanted(request: _Request, table: Table) -> Table:
+    """The rows that were asked for."""
+    tests: list[tuple[str, set[Any]]] = []
+    if request.job_ids is not None:
+        tests.append(("job_id", set(request.job_ids)))
+    if request.uids is not None:
+        tests.append(("uid", set(request.uids)))
+    if request.partitions is not None:
+        tests.append(("partition", set(filter(None, request.partitions.split(",")))))
+    if not tests:
+        return table
+    return table.taken([at for at in range(len(table))
+                        if all(table.columns[key][at] in wanted for key, wanted in tests)])
+
+
+def _rows(layout: ListLayout[PrioritySettings], table: Table, order: str) -> str:
+    """Raises ValueError(letter) for an order that is none."""
+    places = _order(table, order)
+    if places != list(range(len(table))):
+        table = table.taken(places)
+    blank = [""] * len(table)
+    return layout.table([TEXTS[column.field.letter](table) if column.field else blank for column in layout.columns]) \
+        if len(table) and layout.columns else "\n" * len(table)
 
 
 @command
@@ -366,17 +274,23 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
                                           f"({settings.type}).\nOnly 'priority/multifactor' is supported.\n", 1)
     if request.format is None:
         request.format = _default_format(request, settings)
-    layout = parse_letters(request.format, _FIELDS, keep_invalid=False)
+    layout = parse_letters(request.format, FIELDS, keep_invalid=False)
     said = request.said + "".join(
         f"sprio: error: Invalid job format specification: {letter}\n" for letter in layout.invalid)
-    factors = session.views.priority_factors()
-    if request.jobs is not None and not factors:
+    columns = session.views.priority_columns()
+    table = Table(settings, columns)
+    if request.jobs is not None and not len(table):
         return Reply(text + "Unable to find jobs matching user/id(s) specified\n", said)
     text += layout.header() if request.header else ""
     if request.weights:
-        return Reply(text + layout.rows([_Line(settings, None)]), said)
-    lines = [_Line(settings, job) for job in factors if _wanted(request, job)]
+        return Reply(text + layout.rows([settings]), said)
+
+    def print_rows() -> str:
+        return _rows(layout, _wanted(request, table), request.sort)
+
     try:
-        return Reply(text + layout.rows(_sorted(lines, request.sort)), said)
+        if len(table) > MANY_ROWS:
+            return Reply(text + await asyncio.to_thread(print_rows), said)
+        return Reply(text + print_rows(), said)
     except ValueError as error:
         return Reply(text, said + f"sprio: error: Invalid sort specification: {error.args[0]}\n", 1)

@@ -1,12 +1,13 @@
 """squeue: the jobs in the queue, or their steps (squeue(1))."""
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from slurmbridge.commands import squeue_options
-from slurmbridge.commands.common import Stop, command, date_line, records_of, time_texts
+from slurmbridge.commands.common import MANY_ROWS, Stop, command, date_line, records_of, time_texts
 from slurmbridge.commands.squeue_fields import WHOLE_HEADERS, Shown, job_fields
 from slurmbridge.commands.squeue_options import NAME, Options
 from slurmbridge.commands.squeue_rows import (
@@ -49,7 +50,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         env = {**env, "SLURM_BITSTR_LEN": "0"}
     before = verbose_text(options) if options.verbose else ""
     while True:
-        reply = _once(options, env, session, before)
+        reply = await _once(options, env, session, before)
         if not options.iterate_s:
             return reply
         if reply.stderr:
@@ -61,7 +62,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         await session.sleep(options.iterate_s)
 
 
-def _once(options: Options, env: Mapping[str, str], session: Session, before: str) -> Reply:
+async def _once(options: Options, env: Mapping[str, str], session: Session, before: str) -> Reply:
     now_s = session.now()
     show_time, warning = time_texts(NAME, env, now_s)
     conf = session.views.conf
@@ -79,7 +80,7 @@ def _once(options: Options, env: Mapping[str, str], session: Session, before: st
         if options.step_flag:
             out, more = _steps(options, session, shown)
         else:
-            out, more = _jobs(options, session, shown, ArrayTexts.of(env))
+            out, more = await _jobs(options, session, shown, ArrayTexts.of(env))
     except Stop as stop:
         return Reply(head + stop.reply.stdout, notes + stop.reply.stderr, stop.reply.exit_code)
     return Reply(head + out, notes + more)
@@ -101,7 +102,7 @@ def _header(layout: ListLayout[R]) -> str:
 # ---------------------------------------------------------------------------------------------------------- jobs
 
 
-def _jobs(options: Options, session: Session, shown: Shown, texts: ArrayTexts) -> tuple[str, str]:
+async def _jobs(options: Options, session: Session, shown: Shown, texts: ArrayTexts) -> tuple[str, str]:
     jobs = visible_jobs(options, session)
     out = ""
     if options.verbose and not options.only_state:
@@ -115,15 +116,18 @@ def _jobs(options: Options, session: Session, shown: Shown, texts: ArrayTexts) -
     is_shown = partition_filter(options)
     passes = job_filter(options, session, shown.now_s)
     rows: list[Row] = []
-    for job in jobs:
-        picked = -1 if options.wanted is None else wanted_bits(job, options.wanted)
-        if not picked or not passes(job):
-            continue
-        row = make_row(state_alone(job) if options.only_state else job, picked, texts, plain=options.only_state)
-        if options.priority:
-            rows += per_partition(row, session.views.partitions, is_shown)
-        elif is_shown(row.partition):
-            rows.append(row)
+    for start in range(0, len(jobs), MANY_ROWS):
+        if start:
+            await asyncio.sleep(0)            # others' turn
+        for job in jobs[start:start + MANY_ROWS]:
+            picked = -1 if options.wanted is None else wanted_bits(job, options.wanted)
+            if not picked or not passes(job):
+                continue
+            row = make_row(state_alone(job) if options.only_state else job, picked, texts, plain=options.only_state)
+            if options.priority:
+                rows += per_partition(row, session.views.partitions, is_shown)
+            elif is_shown(row.partition):
+                rows.append(row)
     if not options.array:
         rows = combine_pending(rows, texts)
     try:
@@ -132,7 +136,12 @@ def _jobs(options: Options, session: Session, shown: Shown, texts: ArrayTexts) -
         raise Stop(Reply(out, f"{notes}{NAME}: error: Invalid sort specification: {error.args[0]}\n", 1)) from None
     if options.array:
         rows = one_by_one(rows)
-    return out + layout.rows(rows), notes + more
+    printed = [out]
+    for start in range(0, len(rows), MANY_ROWS):
+        if start:
+            await asyncio.sleep(0)
+        printed.append(layout.rows(rows[start:start + MANY_ROWS]))
+    return "".join(printed), notes + more
 
 
 def visible_jobs(options: Options, session: Session) -> Sequence[JobRecord]:

@@ -329,39 +329,45 @@ class Priorities:
         return rows
 
     def priority_factors(self, now_s: float, job_ids: Sequence[int] | None = None) -> list[dict[str, Any]]:
-        """sprio's rows by job id and partition, documented at ``Views.priority_factors``; factors are those of the last
-        period. Held jobs and those not yet eligible have none."""
+        """sprio's rows by job id and partition, documented at ``Views.priority_factors``."""
+        columns = self.priority_columns(now_s, job_ids)
+        return [dict(zip(columns, row)) for row in zip(*columns.values())]
+
+    def priority_columns(self, now_s: float, job_ids: Sequence[int] | None = None) -> dict[str, list[Any]]:
+        """The same by column; factors are those of the last period. Held jobs and those not yet eligible have none."""
         self._sync()
         wanted = sorted(self._jobs) if job_ids is None else sorted(set(job_ids) & self._jobs.keys())
-        shown = [self._jobs[job_id] for job_id in wanted if self._is_shown(self._jobs[job_id], now_s)]
-        pairs = [(job, row) for job in shown for row in self._table.rows(job.job_id)]
-        factors = self._factors(np.array([row for _, row in pairs], np.int64), self.computed_s)
+        shown = [job for job in map(self._jobs.__getitem__, wanted) if self._is_shown(job, now_s)]
+        jobs, rows = [], []
+        for job in shown:
+            for row in self._table.rows(job.job_id):
+                jobs.append(job)
+                rows.append(row)
+        numbers = np.array(rows, np.int64)
+        factors = self._factors(numbers, self.computed_s)
         weights, names = self.weights, list(self._partition_index)
-        values = [(column.tolist(), (column / (weight or 1)).tolist()) for column, weight in (
-            (factors.age, weights.age), (factors.assoc, weights.assoc), (factors.fairshare, weights.fairshare),
-            (factors.jobsize, weights.jobsize), (factors.partition, weights.partition), (factors.qos, weights.qos))]
-        (age, ages), (assoc, assocs), (share, shares), (size, sizes), (part, parts), (qos, qoses) = values
-        tres, priorities = factors.tres.tolist(), factors.priority.tolist()
-        out: list[dict[str, Any]] = []
-        for at, (job, number) in enumerate(pairs):
-            row: dict[str, Any] = {
-                "job_id": job.job_id, "partition": names[self._table.partition_of(number)], "user": job.user_name,
-                "uid": job.uid, "account": job.account, "qos_name": job.qos, "direct_priority": 0,
-                "site": job.site_factor, "site_norm": float(job.site_factor), "nice": job.nice,
-                "priority": priorities[at], "age": age[at], "age_norm": ages[at], "assoc": assoc[at],
-                "assoc_norm": assocs[at], "fairshare": share[at], "fairshare_norm": shares[at], "jobsize": size[at],
-                "jobsize_norm": sizes[at], "part": part[at], "part_norm": parts[at], "qos": qos[at],
-                "qos_norm": qoses[at]}
-            found = {name: cost for name, cost in zip(weights.tres, tres[at]) if cost}
-            if job.priority_fixed and job.priority:
-                found = {}
-                row["direct_priority"] = row["priority"] = job.priority
-                for name in ("age", "assoc", "fairshare", "jobsize", "part", "qos"):
-                    row[name] = row[f"{name}_norm"] = 0.0
-            row["tres"] = found
-            row["tres_norm"] = {name: cost / weights.tres[name] for name, cost in found.items()}
-            out.append(row)
-        return out
+        priorities: list[int] = factors.priority.tolist()
+        direct = [job.priority if job.priority_fixed else 0 for job in jobs]
+        fixed = np.array(direct, np.int64) != 0
+        columns: dict[str, list[Any]] = {
+            "job_id": [job.job_id for job in jobs],
+            "partition": [names[index] for index in self._table.partitions_of(numbers)],
+            "user": [job.user_name for job in jobs], "uid": [job.uid for job in jobs],
+            "account": [job.account for job in jobs], "qos_name": [job.qos for job in jobs],
+            "direct_priority": direct, "site": [job.site_factor for job in jobs],
+            "site_norm": [float(job.site_factor) for job in jobs], "nice": [job.nice for job in jobs],
+            "priority": [given or computed for given, computed in zip(direct, priorities)]}
+        for name, column, weight in (
+                ("age", factors.age, weights.age), ("assoc", factors.assoc, weights.assoc),
+                ("fairshare", factors.fairshare, weights.fairshare), ("jobsize", factors.jobsize, weights.jobsize),
+                ("part", factors.partition, weights.partition), ("qos", factors.qos, weights.qos)):
+            own = np.where(fixed, 0.0, column)
+            columns[name], columns[f"{name}_norm"] = own.tolist(), (own / (weight or 1)).tolist()
+        costs = np.where(fixed[:, None], 0.0, factors.tres).tolist()
+        columns["tres"] = [{name: cost for name, cost in zip(weights.tres, row) if cost} for row in costs]
+        columns["tres_norm"] = [{name: cost / weights.tres[name] for name, cost in row.items()}
+                                for row in columns["tres"]]
+        return columns
 
     def _is_shown(self, job: JobRecord, now_s: float) -> bool:
         flags = self.weights.flags

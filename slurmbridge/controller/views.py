@@ -54,6 +54,11 @@ class ControllerViews:
         world.refresh_priorities()
         return world.priorities.priority_factors(world.now(), job_ids)
 
+    def priority_columns(self, job_ids: Sequence[int] | None = None) -> Mapping[str, Sequence[Any]]:
+        world = self._world
+        world.refresh_priorities()
+        return world.priorities.priority_columns(world.now(), job_ids)
+
     def shares(self) -> Sequence[Mapping[str, Any]]:
         self._world.refresh_priorities()
         return self._world.priorities.shares()

@@ -115,9 +115,10 @@ class JobTable:
         """Row numbers in use."""
         return np.flatnonzero(self._flags["live"][:self._used])
 
-    def partition_of(self, row: int) -> int:
-        """The row's partition index."""
-        return int(self._ints["partition"][row])
+    def partitions_of(self, rows: Ints) -> list[int]:
+        """Partition indices, by place in ``rows``."""
+        found: list[int] = self._ints["partition"][rows].tolist()
+        return found
 
     def association_ids(self, rows: Ints) -> Ints:
         """By place in ``rows``."""

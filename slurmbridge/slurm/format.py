@@ -170,6 +170,13 @@ class ListLayout(Generic[R]):
         lines = [line([cell(record) for cell in cells]) for record in records]
         return "\n".join(lines) + "\n" if lines else ""
 
+    def table(self, texts: Sequence[Sequence[str]]) -> str:
+        """All lines, of texts by column (a column of literal text takes blank ones)."""
+        text = "\n".join([*map(self._spec, *texts), ""])
+        if text.isascii():
+            return text
+        return "".join([self._line(row) + "\n" for row in zip(*texts)])
+
     def resized(self, widths: dict[str, int]) -> ListLayout[R]:
         """The same layout with other widths for the fields of these names (widths that depend on the data)."""
         return ListLayout([replace(c, width=widths[c.field.name]) if c.field and c.field.name in widths else c

@@ -123,6 +123,6 @@ def session(made: Cluster, user: str = "root", uid: int = 0) -> Any:
     views = SimpleNamespace(
         conf=made.priorities.conf, accounting=made.priorities.accounting, jobs=made.jobs, boot_s=0.0,
         shares=made.priorities.shares,
-        priority_factors=lambda ids=None: made.priorities.priority_factors(made.now_s, ids))
+        priority_columns=lambda ids=None: made.priorities.priority_columns(made.now_s, ids))
     caller = Identity(uid, uid, user, user, uid == 0)
     return SimpleNamespace(identity=caller, views=views, acts=None, now=lambda: made.now_s)

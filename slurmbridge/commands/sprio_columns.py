@@ -1,0 +1,134 @@
+"""The columns of sprio's table, and the text of each field for all of its rows at once (sprio(1))."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from slurmbridge.commands.common import user_name
+from slurmbridge.slurm.format import ListField
+from slurmbridge.slurm.settings import PrioritySettings
+
+_WIRE = 1e6
+"""Slurm sends doubles multiplied by this; the round trip can move the last bit, and with it a cut-off integer."""
+_HIGHEST = float(0xFFFFFFFF)
+
+
+class Table:
+    """The rows by column, one for each job and partition (``Views.priority_columns``)."""
+
+    def __init__(self, settings: PrioritySettings, columns: Mapping[str, Sequence[Any]]) -> None:
+        self.settings = settings
+        self.columns = columns
+        self.fixed: Sequence[int] = columns["direct_priority"]
+
+    def __len__(self) -> int:
+        return len(self.fixed)
+
+    def taken(self, places: Sequence[int]) -> Table:
+        """Only these rows, in this order."""
+        return Table(self.settings, {key: [values[at] for at in places] for key, values in self.columns.items()})
+
+    def factor(self, name: str) -> list[float]:
+        """The weighted factor, as it arrives at the client."""
+        return [value * _WIRE / _WIRE for value in self.columns[name]]
+
+    @cached_property
+    def tres(self) -> list[dict[str, float]]:
+        return [{name: value * _WIRE / _WIRE for name, value in row.items()} for row in self.columns["tres"]]
+
+    @cached_property
+    def priority(self) -> list[float]:
+        """The sum, added up in sprio's order."""
+        sums = self.factor("age")
+        for name in ("assoc", "fairshare", "jobsize", "part", "qos"):
+            sums = [total + value for total, value in zip(sums, self.factor(name))]
+        sums = [total + float(site) - float(nice)
+                for total, site, nice in zip(sums, self.columns["site"], self.columns["nice"])]
+        result = []
+        for total, tres, fixed in zip(sums, self.tres, self.fixed):
+            for value in tres.values():
+                total += value
+            result.append(float(fixed) if fixed else max(total, 1.0))
+        return result
+
+    @cached_property
+    def users(self) -> list[str]:
+        return [name or user_name(uid) for name, uid in zip(self.columns["user"], self.columns["uid"])]
+
+
+Texts = Callable[[Table], list[str]]
+"""A column's texts."""
+
+
+def _text(key: str) -> Texts:
+    return lambda table: [str(value) for value in table.columns[key]]
+
+
+def _weighted(name: str) -> Texts:
+    return lambda table: [f"{value:.0f}" for value in table.factor(name)]
+
+
+def _normalized(name: str, weight: Callable[[PrioritySettings], int]) -> Texts:
+    def texts(table: Table) -> list[str]:
+        highest = weight(table.settings)
+        return ["0" if fixed else f"{value / highest if highest else 0.0:.7f}"
+                for value, fixed in zip(table.factor(name), table.fixed)]
+    return texts
+
+
+def _priorities_normalized(table: Table) -> list[str]:
+    return [f"{float(fixed) if fixed else value / _HIGHEST:16.14f}"
+            for value, fixed in zip(table.priority, table.fixed)]
+
+
+def _plain(key: str) -> Texts:
+    """site and nice: 0 for jobs with a fixed priority."""
+    return lambda table: ["0" if fixed else f"{float(value):.0f}"
+                          for value, fixed in zip(table.columns[key], table.fixed)]
+
+
+def _tres_weighted(table: Table) -> list[str]:
+    return [",".join([f"{name}={value:.0f}" for name, value in row.items() if value]) for row in table.tres]
+
+
+def _tres_normalized(table: Table) -> list[str]:
+    texts = []
+    for sent, cost, share in zip(table.tres, table.columns["tres"], table.columns["tres_norm"]):
+        weights = {name: cost[name] / share[name] * _WIRE / _WIRE for name, value in sent.items() if value}
+        texts.append(",".join([f"{name}={sent[name] / weight:.2f}" for name, weight in weights.items()]))
+    return texts
+
+
+FACTORS: tuple[tuple[str, str, str, Callable[[PrioritySettings], int]], ...] = (
+    ("a", "AGE", "age", lambda s: s.weight_age), ("b", "ASSOC", "assoc", lambda s: s.weight_assoc),
+    ("f", "FAIRSHARE", "fairshare", lambda s: s.weight_fairshare),
+    ("j", "JOBSIZE", "jobsize", lambda s: s.weight_jobsize),
+    ("p", "PARTITION", "part", lambda s: s.weight_partition), ("q", "QOS", "qos", lambda s: s.weight_qos))
+
+
+def _fields() -> Iterator[tuple[ListField[PrioritySettings], Texts]]:
+    """Each field, whose value is what the line of weights has there, and the texts of its column."""
+    def field(letter: str, header: str, texts: Texts, weights: Callable[[PrioritySettings], str] = lambda _settings: "",
+              ) -> tuple[ListField[PrioritySettings], Texts]:
+        return ListField(letter, letter, header, weights), texts
+
+    for letter, header, name, weight in FACTORS:
+        yield field(letter, header, _normalized(name, weight), lambda settings, of=weight: str(of(settings)))
+        yield field(letter.upper(), header, _weighted(name), lambda settings, of=weight: f"{float(of(settings)):.0f}")
+    yield field("c", "CLUSTER", lambda table: ["(null)"] * len(table))
+    yield field("i", "JOBID", _text("job_id"), lambda _settings: "Weights")
+    yield field("n", "QOSNAME", _text("qos_name"))
+    yield field("N", "NICE", _plain("nice"))
+    yield field("o", "ACCOUNT", _text("account"))
+    yield field("r", "PARTITION", _text("partition"))
+    yield field("S", "SITE", _plain("site"), lambda _settings: "1")
+    yield field("u", "USER", lambda table: table.users)
+    yield field("y", "PRIORITY", _priorities_normalized)
+    yield field("Y", "PRIORITY", lambda table: [str(int(value)) for value in table.priority])
+    yield field("t", "TRES", _tres_normalized)
+    yield field("T", "TRES", _tres_weighted, lambda settings: settings.weight_tres_text or "(null)")
+
+
+TEXTS = {field.letter: texts for field, texts in _fields()}
+FIELDS = tuple(field for field, _ in _fields())
