@@ -75,8 +75,9 @@ class Passes:
             self._burst = None
         self._changed.set()
 
-    def submitted(self) -> None:
-        """A batch job came in: a pass follows once no more come, or after batch_sched_delay."""
+    def wake_later(self) -> None:
+        """A batch job came in, limits or reservations changed: a pass follows once no more of that comes, or after
+        batch_sched_delay."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._burst is None:

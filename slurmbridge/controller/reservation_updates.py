@@ -82,7 +82,7 @@ class ReservationUpdates:
         self._book.save()
         self._world.admitted.clear()
         self._book.run()
-        self._world.wake()
+        self._world.wake_later()
 
     # --- parts of a request
     def _times(self, record: ReservationRecord, given: Mapping[str, str], flags: set[str]) -> None:

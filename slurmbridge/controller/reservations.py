@@ -232,7 +232,7 @@ class Reservations:
         self.forget(record)
         self.save()
         self._mark_nodes(world.now())
-        world.wake()
+        world.wake_later()
 
     def _mark_nodes(self, now: float) -> None:
         """RESERVED and MAINT, as sinfo shows them."""

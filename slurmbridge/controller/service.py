@@ -99,7 +99,7 @@ class Controller:
         self.partition_updates = PartitionUpdates(world)
         self.life.on_work = self.launching.work
         self.life.on_change = self.timers.arm
-        world.wake = self.passes.wake
+        world.wake, world.wake_later = self.passes.wake, self.passes.wake_later
         world.split = lambda job, task: queueing.split(world, job, task)
         world.judge = lambda job: self.life.judge_dependents([job])
         world.limit_changed = self.launching.limit_changed
@@ -271,7 +271,7 @@ class Controller:
         for change in apply_operations(world.accounting, operations, world.now(), actor=caller.user_name, used=used):
             self.journal.add(change)
         world.limits.changed()
-        world.wake()
+        world.wake_later()
 
     def import_usage(self, rows: Sequence[tuple[str, str, float]]) -> None:
         """Raises SlurmError for an association that does not exist."""

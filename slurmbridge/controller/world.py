@@ -51,6 +51,7 @@ class World:
     reservations: dict[str, ReservationRecord] = field(default_factory=dict)                  # by name
     reservation_book: Reservations = None     # type: ignore[assignment]
     wake: Callable[[], None] = lambda: None   # a pass should look at the queue soon
+    wake_later: Callable[[], None] = lambda: None             # the same once nothing more comes
     split: Callable[[JobRecord, int], JobRecord] = None       # type: ignore[assignment]   # queueing.split
     judge: Callable[[JobRecord], None] = lambda job: None                 # tests the job's dependencies
     limit_changed: Callable[[JobRecord], None] = lambda job: None         # a running job ends at another time
