@@ -222,4 +222,4 @@ _COMMANDS: tuple[tuple[str, int, Act], ...] = (
     ("takeover", 8, _refused), ("shutdown", 8, _shutdown), ("update", 1, scontrol_update.update),
     ("delete", 1, scontrol_update.delete), ("verbose", 4, _flag), ("version", 4, _show_version),
     ("listpids", 1, _refused), ("listjobs", 1, _refused), ("liststeps", 1, _refused), ("getent", 6, _refused),
-    ("notify", 1, _refused), ("callerid", 3, _refused))
+    ("notify", 1, scontrol_acts.notify), ("callerid", 3, _refused))

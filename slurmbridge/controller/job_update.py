@@ -52,9 +52,10 @@ class JobUpdate:
         if self.job.state != states.PENDING or not self.resize:
             return
         submission_checks.check_update(request, self.world.conf.gres_types, self.world.conf.accounting_storage_tres)
+        least = request.min_cpus or 0 if request.min_cpus_exact else 0
         names = str(self.fields.get("partition", self.job.partition)).split(",")
         nodes = [self.world.nodes[node] for name in names for node in self.world.partitions[name].nodes]
-        cpus = (request.num_tasks or request.min_nodes or 1) * (request.cpus_per_task or 1)
+        cpus = max(least, (request.num_tasks or request.min_nodes or 1) * (request.cpus_per_task or 1))
         if (request.min_nodes or 0) > len(nodes) or cpus > sum(node.cpus for node in nodes):
             raise SlurmError(errors.ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE)
 
@@ -95,6 +96,10 @@ class JobUpdate:
     def pending(self) -> None:
         if self.job.state != states.PENDING:
             raise SlurmError(errors.ESLURM_JOB_NOT_PENDING)
+
+    def open_tasks(self) -> bool:
+        """Whether the job leaves its number of tasks open."""
+        return not queueing.shape_of(self.world, self.job, self.job.partition.partition(",")[0]).num_tasks
 
     def change(self, **fields: object) -> None:
         self.request = replace(self.request, **fields)  # type: ignore[arg-type]

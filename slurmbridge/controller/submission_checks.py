@@ -77,7 +77,7 @@ def check_gres(request: JobRequest, known: Collection[str], counted: Collection[
     Raises SlurmError.
     """
     if request.clusters:
-        _check_counts(request, known)
+        _check_counts(request, known, request.num_tasks)
     _check_names(request, counted)
 
 
@@ -85,8 +85,11 @@ def check_update(request: JobRequest, known: Collection[str], counted: Collectio
     """The same of a waiting job's request that was changed. Raises SlurmError."""
     if request.tres_per_job or request.tres_per_node or request.tres_per_socket or request.tres_per_task or (
             request.mem_per_tres or request.cpus_per_tres):
-        _check_counts(request, known)
+        _check_counts(request, known, request.num_tasks or 0)
     _check_names(request, counted)
+    texts = (request.tres_per_job, request.tres_per_node, request.tres_per_socket)
+    if any(":" in item and not item.startswith("gres/") for text in texts for item in (text or "").split(",")):
+        raise SlurmError(errors.ESLURM_INVALID_TRES)
 
 
 def _check_names(request: JobRequest, counted: Collection[str]) -> None:
@@ -99,9 +102,8 @@ def _check_names(request: JobRequest, counted: Collection[str]) -> None:
             raise SlurmError(errors.ESLURM_INVALID_TRES)
 
 
-def _check_counts(request: JobRequest, known: Collection[str]) -> None:
+def _check_counts(request: JobRequest, known: Collection[str], tasks: int | None) -> None:
     nodes = 1 if request.min_nodes is None else request.min_nodes
-    tasks = request.num_tasks
     per_node = request.ntasks_per_tres if request.ntasks_per_tres is not None else request.ntasks_per_node
     if tasks is None and per_node is not None:
         tasks = nodes * per_node

@@ -58,6 +58,24 @@ def _count(field: str, low: int = 1, *, of_operator: bool = False, **more: objec
     return handler
 
 
+def _cpus(update: JobUpdate, value: str) -> None:
+    """``4`` or ``4-8``: the least is what is asked for; tasks and nodes stay."""
+    update.pending()
+    update.change(min_cpus=update.number(value.partition("-")[0], 1), min_cpus_exact=True)
+    update.resize = True
+
+
+def _tasks(update: JobUpdate, value: str) -> None:
+    update.pending()
+    count = update.number(value)
+    if count < 1:
+        if update.open_tasks():
+            return
+        raise SlurmError(errors.ESLURM_INVALID_CPU_COUNT)
+    update.change(num_tasks=count, num_tasks_given=True, min_cpus=None, min_cpus_exact=False)
+    update.resize = True
+
+
 def _cpus_per_task(update: JobUpdate, value: str) -> None:
     if value.strip() == "0":
         raise SlurmError(errors.ESLURM_INVALID_CPU_COUNT)
@@ -159,8 +177,7 @@ def _spec(field: str) -> Key:
 SIZE_KEYS: dict[str, Key] = {
     "tresbind": _tres("tres_bind"), "tresfreq": _tres("tres_freq"),
     "features": _features, "prefer": _prefer, "numnodes": _nodes, "reqnodes": _nodes, "minnodes": _nodes,
-    "numcpus": _count("num_tasks", num_tasks_given=True), "reqprocs": _count("num_tasks", num_tasks_given=True),
-    "numtasks": _count("num_tasks", num_tasks_given=True), "mincpus": _count("num_tasks", num_tasks_given=True),
+    "numcpus": _cpus, "reqprocs": _tasks, "numtasks": _tasks, "mincpus": _cpus,
     "cpuspertask": _cpus_per_task, "taskspernode": _count("ntasks_per_node", of_operator=True),
     "ntaskspernode": _count("ntasks_per_node"), "mincpusnode": _count("min_cpus_per_node", 0),
     "reqsockets": _count("sockets_per_node", 0), "reqcores": _count("cores_per_socket", 0),

@@ -58,6 +58,8 @@ def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str,
         gres = _for_tasks(request, gres, num_tasks or (
             min_nodes if min_nodes == max_nodes and not request.cpus_per_task else 0))
         num_tasks, min_cpus, max_nodes, cpt = _with_gres(request, gres, num_tasks, min_cpus, min_nodes, max_nodes, cpt)
+    if request.min_cpus_exact and request.min_cpus:
+        min_cpus = request.min_cpus
     per_node = request.ntasks_per_node or 0
     least = max(request.min_cpus_per_node or 1, cpt)
     if per_node and not request.overcommit and num_tasks > 1:

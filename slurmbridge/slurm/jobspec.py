@@ -60,6 +60,7 @@ class JobRequest:
     num_tasks: int | None = None              # -n as given or derived by the client (None: not set)
     num_tasks_given: bool = False
     min_cpus: int | None = None               # CPUs of the whole job as the client works them out
+    min_cpus_exact: bool = False              # scontrol update NumCPUs: as many, whatever the tasks need
     cpus_per_task: int | None = None
     ntasks_per_node: int | None = None
     ntasks_per_socket: int | None = None
