@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.slurm.settings import SlurmConf
+from slurmbridge.slurm.zones import Zone
 from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord, ReservationRecord
 
 
@@ -142,6 +143,17 @@ class Acts(Protocol):
     async def import_usage(self, caller: Identity, rows: Sequence[tuple[str, str, float]]) -> None:
         """(account, user, raw usage) replaces the usage of these user associations and of the accounts above."""
         ...
+    async def import_records(self, caller: Identity, kind: str, text: str, more: str, zone: Zone) -> str:
+        """Another Slurm's ``history`` (more: suspensions), ``events`` or ``reservations`` (more: ids of associations),
+        as accounting/history.py reads them; a line that says what was done."""
+        ...
+    async def change_runs(self, caller: Identity, changes: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
+        """sacctmgr modify job: values of runs by db_index (accounting/corrections.py)."""
+        ...
+    async def archive(self, caller: Identity, parts: Sequence[tuple[str, int, bool]], directory: str) -> None:
+        """(kind, from before when, kept in a file) of old records that go (accounting/archive.py)."""
+        ...
+    async def load_archive(self, caller: Identity, path: str) -> None: ...
     async def complete(self, caller: Identity, job_id: int, exit_status: int = 0) -> None:
         """The allocation of an salloc or srun is given back: its command ended with this wait status."""
         ...
