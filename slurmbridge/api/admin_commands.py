@@ -103,9 +103,8 @@ async def _import(kind: str, paths: Sequence[str], env: Mapping[str, str], sessi
         except OSError as error:
             return Reply(stderr=f"slurmbridge: {path}: {error.strerror}\n", exit_code=1)
     more = texts[1] if len(texts) > 1 else ""
-    acts: Any = session.acts
     try:
-        return Reply(stdout=await acts.import_records(session.identity, kind, texts[0], more, Zone.of(env)))
+        return Reply(stdout=await session.acts.import_records(session.identity, kind, texts[0], more, Zone.of(env)))
     except SlurmError as error:
         return Reply(stderr=f"slurmbridge: {paths[0]}: {error}\n", exit_code=1)
 

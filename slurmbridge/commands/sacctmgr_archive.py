@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from slurmbridge.commands.sacctmgr_talk import COMMIT, Talk
 from slurmbridge.commands.sacctmgr_words import refuse_operator, split_word, strip_quotes
@@ -58,9 +57,8 @@ async def dump(talk: Talk, argv: Sequence[str]) -> None:
         talk.say(" Changes Discarded\n")
         return
     parts = [(kind, before_s, kind in keeps) for kind, before_s in ages.items()]
-    acts: Any = talk.session.acts
     try:
-        await acts.archive(talk.session.identity, parts, _full(talk, directory))
+        await talk.session.acts.archive(talk.session.identity, parts, _full(talk, directory))
     except SlurmError as error:
         talk.complain(f" Problem dumping archive: {error}\n")
 
@@ -80,9 +78,8 @@ async def load(talk: Talk, argv: Sequence[str]) -> None:
     if not await talk.ask(COMMIT):
         talk.say(" Changes Discarded\n")
         return
-    acts: Any = talk.session.acts
     try:
-        await acts.load_archive(talk.session.identity, _full(talk, path))
+        await talk.session.acts.load_archive(talk.session.identity, _full(talk, path))
     except SlurmError as error:
         talk.complain(f" Problem loading archive file: {error}\n")
 

@@ -144,9 +144,8 @@ async def _commit(talk: Talk, question: str, changes: Sequence[tuple[int, Mappin
     if not await talk.ask(question):
         talk.say(discarded)
         return
-    acts: Any = talk.session.acts
     try:
-        await acts.change_runs(talk.session.identity, changes)
+        await talk.session.acts.change_runs(talk.session.identity, changes)
     except SlurmError as error:
         talk.complain(f" Error committing changes: {error}\n")
 
