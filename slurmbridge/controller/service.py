@@ -318,7 +318,7 @@ class Controller:
     def _cluster_event(self) -> None:
         """The cluster's size, when it changed since the last start."""
         world, now = self.world, float(int(self.world.now()))
-        total: dict[str, int] = {"node": len(world.nodes)}
+        total: dict[str, int] = {**dict.fromkeys(world.accounting.tres, 0), "node": len(world.nodes)}
         for node in world.nodes.values():
             for name, count in self._node_tres(node).items():
                 total[name] = total.get(name, 0) + count
