@@ -24,12 +24,12 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     submission = await submitting.parse(session)
     if isinstance(submission, Reply):
         return submission
-    job_text = _job_id(submission, env)
-    if job_text:
-        return await _join(session, submission, job_text)
     request = submission.requests[0]
     if request.test_only:
         return await submitting.test_only(session, submission)
+    job_text = _job_id(submission, env)
+    if job_text:
+        return await _join(session, submission, job_text)
     await session.write_stderr(submission.stderr)
     try:
         result = await submitting.submit_attended(session, submission)

@@ -91,11 +91,14 @@ class SrunSession:
             await asyncio.wait_for(self._reading, LINGER_S)
 
     def _is_for_the_controller(self) -> bool:
-        """srun makes a job of its own where the user has unset SLURM_JOB_ID: the client goes on to the controller."""
+        """srun makes a job of its own where the user has unset SLURM_JOB_ID, and --test-only is about one: the client
+        goes on to the controller."""
         env = split_environment(self.request.get("env", ()))
         argv = [str(word) for word in self.request.get("argv", ())]
         url = env.get("SLURMBRIDGE_URL") or self.order.controller_url
-        if self.owns_allocation or "SLURM_JOB_ID" in env or not url or any(w.startswith("--job") for w in argv):
+        if self.owns_allocation or not url:
+            return False
+        if "--test-only" not in argv and ("SLURM_JOB_ID" in env or any(w.startswith("--job") for w in argv)):
             return False
         self.client.write_soon(b"G", frames.json_bytes({"address": url, "credential": "", "argv": argv,
                                                         "env": [f"{name}={value}" for name, value in env.items()
