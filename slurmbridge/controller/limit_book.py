@@ -33,6 +33,7 @@ class LimitBooks:
         self._book = LimitBook()
         self._tree = Tree(accounting)
         self.accrued_until_s: Callable[[], float | None] = now       # when usage was last brought up to date
+        self.fair_shares: Callable[[], Mapping[int, float]] = dict                # fair-share factors by association
         self.billing: Callable[[Mapping[str, int], str], float] | None = None     # billing units in a partition
         self._groups: dict[Key, int] = {}
         self._subjects: dict[tuple[int, str, str, str, str], int] = {}
@@ -49,7 +50,18 @@ class LimitBooks:
         """The book with usage as of now."""
         self._sync()
         self._refresh_usage()
+        self._book.below_threshold = self._below_threshold()
         return self._book
+
+    def _below_threshold(self) -> frozenset[int]:
+        """Subjects of a QOS with UsageThreshold (flag EnforceUsageThreshold) whose fair share has fallen below it."""
+        bounds = {qos.name: qos.usage_threshold for qos in self._accounting.qos.values()
+                  if qos.usage_threshold is not None and "EnforceUsageThreshold" in qos.flags}
+        if not bounds:
+            return frozenset()
+        shares = self.fair_shares()
+        return frozenset(index for (assoc_id, qos, *_), index in self._subjects.items()
+                         if qos in bounds and shares.get(assoc_id, 1.0) < bounds[qos])
 
     def subject(self, job: JobRecord) -> int:
         """Index of the limits this job stands under; -1 where none are enforced."""
@@ -225,7 +237,8 @@ def scheduler_limits(limits: RecordLimits, *, is_qos: bool) -> Limits:
         max_tres_run_mins_per_account=limits.max_tres_run_mins_per_account, max_tres_per_user=limits.max_tres_per_user,
         max_tres_per_account=limits.max_tres_per_account, min_tres_per_job=limits.min_tres_per_job,
         max_jobs=None if is_qos else limits.max_jobs, max_jobs_per_user=limits.max_jobs if is_qos else None,
-        max_jobs_per_account=limits.max_jobs_per_account, max_wall_s=_seconds(limits.max_wall_min))
+        max_jobs_per_account=limits.max_jobs_per_account, max_wall_s=_seconds(limits.max_wall_min),
+        min_prio_threshold=limits.min_prio_threshold)
 
 
 def _seconds(minutes: int | None) -> int | None:

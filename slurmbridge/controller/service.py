@@ -84,6 +84,8 @@ class Controller:
             last_reset_s=float(meta["priority_last_reset"]) if "priority_last_reset" in meta else None)
         world.limits = LimitBooks(conf, state.accounting, world.partitions, jobs.active.values, clock)
         world.limits.billing = world.priorities.billing
+        world.limits.fair_shares = lambda: {
+            row["assoc"].id: row["fair_share"] for row in world.priorities.shares() if row["fair_share"] is not None}
         world.limits.accrued_until_s = lambda: world.priorities.last_ran_s
         self.reservations = world.reservation_book = Reservations(world, lambda job: queueing.refresh(world, job))
         self.reservations.load(meta.get(META_KEY))

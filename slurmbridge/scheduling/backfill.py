@@ -19,7 +19,6 @@ from slurmbridge.scheduling.hetjobs import HetJobs
 from slurmbridge.scheduling.mainpass import finish
 from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.quota import Quotas
-from slurmbridge.scheduling.reservations import ReservationView
 from slurmbridge.scheduling.size import requested_tres
 from slurmbridge.scheduling.snapshot import BACKFILL, Expected, Plan, Snapshot, Start
 from slurmbridge.scheduling.state import NONE, RESOURCES, PassState, begin
@@ -100,17 +99,17 @@ class _Backfill:
                 return True
         if job_id in self.het and state.reasons[row] == NONE:
             state.set_reason(row, RESOURCES)
-        now_only = queue.priority[row] < settings.bf_min_prio_reserve or (
+        now_only = queue.priority[row] < state.least_priority(row) or (
             self.now_s - int(queue.submit_s[row]) < settings.bf_min_age_reserve_s) or (
             settings.bf_one_resv_per_job and job_id in self.start_s)
-        shape = queue.shapes[queue.shape[row]]
-        demand = state.demands.of(shape)
         limits = self._limits_s(row)
         if limits is None:
             return True
         name = queue.partitions[queue.partition[row]]
-        tries = [(demand.prefer, True)] if demand.prefer else []
-        for features, only in [*tries, (demand.features, now_only)]:
+        shapes = reservations.one_each(queue.shapes[queue.shape[row]], state.snapshot.reservations)
+        tries = [(demand, features, only) for demand in map(state.demands.of, shapes) for features, only in (
+            *([(demand.prefer, True)] if demand.prefer else []), (demand.features, now_only))]
+        for demand, features, only in tries:
             job = _Job(row, job_id, name, demand, int(queue.uid[row]), features, *limits, only,
                        self.start_s.get(job_id, 0))
             if not self._tasks(job):
@@ -126,6 +125,8 @@ class _Backfill:
         most_s = partition.max_time_s or YEAR_S
         limit_s = int(queue.time_limit_s[row])
         full_s = most_s if limit_s >= FOREVER_S else limit_s if partition.max_time_s is None else min(limit_s, most_s)
+        if self.settings.preempt_mode != "OFF" and self.state.never_promised(row):
+            return 60, full_s                 # it may be where others will be: they preempt it
         least_s = int(queue.time_min_s[row])
         deadline_s = int(queue.deadline_s[row])
         if deadline_s:
@@ -181,7 +182,8 @@ class _Backfill:
         later_s = max(self.now_s, self.het.start_of_others_s(job.job_id) if job.job_id in self.het else 0)
         while True:
             start_s, later_s = later_s, 0
-            view, start_s = self._outside_reservations(job, start_s)
+            view, start_s = reservations.first_view(columns, state.snapshot.reservations, job.demand, job.partition,
+                                                    start_s, job.limit_s)
             if view is None:
                 return "", counted
             if self.window_end_s < start_s:
@@ -319,7 +321,7 @@ class _Backfill:
 
     def _longest_s(self, job: _Job, nodes: BoolArray) -> int:
         """With --time-min: as much of the time limit as leaves promised nodes alone."""
-        if job.limit_s >= job.full_limit_s:
+        if job.limit_s >= job.full_limit_s or self.state.never_promised(job.row):
             return job.full_limit_s
         conflict_s = self.timeline.first_conflict_s(nodes, self.now_s + job.full_limit_s, self.now_s)
         if not conflict_s:
@@ -337,7 +339,7 @@ class _Backfill:
             if word:
                 state.set_limit_reason(job.row, word)
                 return ""
-        if not self.quotas.may_reserve(job.partition):
+        if self.state.never_promised(job.row) or not self.quotas.may_reserve(job.partition):
             return ""
         self.quotas.reserve(job.partition)
         self.timeline.reserve(answer.selected.nodes, begin_s, end_s)
@@ -363,20 +365,6 @@ class _Backfill:
         if not enough:
             self.state.set_reason(job.row, LICENSES)
         return enough
-
-    def _outside_reservations(self, job: _Job, start_s: int) -> tuple[ReservationView | None, int]:
-        """What reservations leave to the job from the first moment on at which they leave anything; None: they do not.
-        A job that names one waits for it, which no pass plans."""
-        all_of_them = self.state.snapshot.reservations
-        for _ in range(reservations.MOST_MOVES + 1):
-            view = reservations.view(self.state.snapshot.cluster, all_of_them, job.demand, job.partition, start_s,
-                                     job.limit_s)
-            if not view.usable:
-                return None, start_s
-            if not view.open_s:
-                return view, start_s
-            start_s = view.open_s
-        return None, start_s
 
     def _without_owners(self, job: _Job, nodes: BoolArray, least: int, start_s: int) -> tuple[BoolArray, int, bool]:
         """Leaves out nodes that other users' exclusive jobs hold at ``start_s``. Returns the nodes, the last end among

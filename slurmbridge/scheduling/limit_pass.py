@@ -56,6 +56,8 @@ class LimitPass:
         """The word of the limit that holds the job back whatever nodes it gets; "" for none. ``limit_s``: its time."""
         if subject < 0:
             return ""
+        if subject in self._book.below_threshold:
+            return "QOSUsageThreshold"
         who = self._book.subjects[subject]
         limit_s = self._weighed(who, limit_s)
         masked: set[str] = set()
@@ -215,6 +217,20 @@ class LimitPass:
             running = 0 if asked.free and scope[1] != "user" else int(self._run_secs(scope, name) / 60)
             return bool(wanted) and wanted + running > most
         return broken
+
+    # --- promises
+    def prio_threshold(self, subject: int) -> int:
+        """MinPrioThreshold of the QOS that comes first, else of the association; 0: none."""
+        if subject < 0:
+            return 0
+        who = self._book.subjects[subject]
+        bounds = (self._book.groups[index].limits.min_prio_threshold for index in (*self._qos_of(who), *who.chain[:1]))
+        return next((bound for bound in bounds if bound), 0)
+
+    def has_flag(self, subject: int, flag: str) -> bool:
+        """Whether the job's QOS has the flag."""
+        qos = self._qos(self._book.subjects[subject]) if subject >= 0 else None
+        return qos is not None and flag in qos.flags
 
     # --- nodes
     def max_nodes(self, subject: int) -> tuple[int, str]:

@@ -31,6 +31,7 @@ class Limits:
     max_jobs_per_user: int | None = None
     max_jobs_per_account: int | None = None
     max_wall_s: int | None = None
+    min_prio_threshold: int | None = None     # jobs below it are not promised nodes
 
 
 @dataclass(slots=True)
@@ -79,4 +80,5 @@ class LimitBook:
     groups: list[Group] = field(default_factory=list)
     subjects: list[Subject] = field(default_factory=list)
     safe: bool = False
+    below_threshold: frozenset[int] = frozenset()            # subjects whose fair share is under UsageThreshold
     billing: Callable[[Mapping[str, int], str], float] | None = None

@@ -242,7 +242,7 @@ class _Loop:
     def _block(self, row: int, partition: int) -> None:
         state, queue = self.state, self.queue
         shape = queue.shapes[queue.shape[row]]
-        if self.settings.bf_min_prio_reserve and queue.priority[row] < self.settings.bf_min_prio_reserve:
+        if queue.priority[row] < state.least_priority(row):
             return
         waited_s = state.snapshot.now_s - int(queue.submit_s[row])
         if self.settings.bf_min_age_reserve_s and waited_s < self.settings.bf_min_age_reserve_s:

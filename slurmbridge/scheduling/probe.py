@@ -31,17 +31,13 @@ def will_run(snapshot: Snapshot, row: int) -> WillRun | None:
     name = queue.partitions[queue.partition[row]]
     demand = state.demands.of(queue.shapes[queue.shape[row]])
     limit_s, start_s = int(queue.time_limit_s[row]), snapshot.now_s
-    view = reservations.view(columns, snapshot.reservations, demand, name, start_s, limit_s)
-    if view.own is not None and start_s < view.own.start_s:
-        start_s = view.own.start_s
-        view = reservations.view(columns, snapshot.reservations, demand, name, start_s, limit_s)
-    for _ in range(reservations.MOST_MOVES):
-        if not view.open_s:
-            break
-        start_s = view.open_s
-        view = reservations.view(columns, snapshot.reservations, demand, name, start_s, limit_s)
+    all_of_them = snapshot.reservations
+    own = next(iter(reservations.named(all_of_them, demand.shape.reservation)), None)
+    if own is not None and not own.flex:
+        start_s = max(start_s, own.start_s)
+    view, start_s = reservations.first_view(columns, all_of_them, demand, name, start_s, limit_s)
     bounds = node_bounds(demand.shape, columns.partitions[name])
-    if not view.usable or bounds[1] < bounds[0]:
+    if view is None or bounds[1] < bounds[0]:
         return None
     nodes = columns.partition_nodes[name] & demand.allowed & columns.available
     if view.only is not None:

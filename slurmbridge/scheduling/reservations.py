@@ -6,12 +6,13 @@ every other job loses those that are reserved at any time of its run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slurmbridge.scheduling.columns import FOREVER_S, BoolArray, ClusterColumns, Use
 from slurmbridge.scheduling.demand import Demand
+from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import Reservation
 
 MOST_MOVES = 10
@@ -74,6 +75,27 @@ def view(columns: ClusterColumns, reservations: tuple[Reservation, ...], demand:
     if not reservations:
         return OPEN
     return _outside(columns, reservations, demand, partition, start_s, limit_s)
+
+
+def first_view(columns: ClusterColumns, reservations: tuple[Reservation, ...], demand: Demand, partition: str,
+               start_s: int, limit_s: int) -> tuple[ReservationView | None, int]:
+    """The view at the first moment from ``start_s`` on at which reservations leave the job anything, and that moment.
+    None: they never do, or its own one is not active (no pass plans for it before)."""
+    for _ in range(MOST_MOVES + 1):
+        found = view(columns, reservations, demand, partition, start_s, limit_s)
+        if not found.usable:
+            return None, start_s
+        if not found.open_s:
+            return found, start_s
+        start_s = found.open_s
+    return None, start_s
+
+
+def one_each(shape: Shape, reservations: tuple[Reservation, ...]) -> list[Shape]:
+    """The shape once for each of the reservations that it names."""
+    if not shape.reservation or "," not in shape.reservation:
+        return [shape]
+    return [replace(shape, reservation=one.name) for one in named(reservations, shape.reservation)] or [shape]
 
 
 def _inside(columns: ClusterColumns, reservations: tuple[Reservation, ...], mine: Reservation, start_s: int,

@@ -79,6 +79,15 @@ class PassState:
         """Most nodes that limits let the job have, and the limit's word."""
         return self.limits.max_nodes(int(self.snapshot.queue.subject[row])) if self.limits is not None else (MANY, "")
 
+    def least_priority(self, row: int) -> int:
+        """Jobs of lower priority are not promised nodes (MinPrioThreshold, bf_min_prio_reserve)."""
+        own = self.limits.prio_threshold(int(self.snapshot.queue.subject[row])) if self.limits is not None else 0
+        return own or self.snapshot.settings.bf_min_prio_reserve
+
+    def never_promised(self, row: int) -> bool:
+        """Its QOS has the flag NoReserve."""
+        return self.limits is not None and self.limits.has_flag(int(self.snapshot.queue.subject[row]), "NoReserve")
+
     def _key(self, job_id: int) -> int:
         """Array tasks started in this pass have no number of their own yet."""
         key = job_id

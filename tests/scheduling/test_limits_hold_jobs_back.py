@@ -138,3 +138,37 @@ def test_jobs_without_a_time_limit_break_any_wall_limit() -> None:
 ])
 def test_words(rule: str, owner: str, tres: str, expected: str) -> None:
     assert word(rule, owner, tres) == expected
+
+
+def test_jobs_below_the_threshold_of_their_qos_or_association_are_promised_nothing() -> None:
+    full = replace(EIGHT, min_nodes=4, max_nodes=4, num_tasks=32, min_cpus=32)
+    for threshold, promised in ((None, True), (90, True), (99, False)):
+        answer = backfill_pass(snapshot(book(qos=Limits(min_prio_threshold=threshold)), full, jobs=2))
+        assert len(answer.starts) == 1
+        assert (answer.planned_nodes is not None and bool(answer.planned_nodes.any())) == promised
+
+
+def test_a_qos_with_noreserve_is_promised_nothing() -> None:
+    full = replace(EIGHT, min_nodes=4, max_nodes=4, num_tasks=32, min_cpus=32)
+    answer = backfill_pass(snapshot(book(flags=frozenset({"NoReserve"})), full, jobs=2))
+    assert len(answer.starts) == 1 and not answer.expected
+
+
+def test_a_fair_share_below_the_threshold_of_the_qos_holds_the_jobs() -> None:
+    limits = book()
+    limits.below_threshold = frozenset({0})
+    assert outcome(snapshot(limits)) == (0, {"QOSUsageThreshold"})
+
+
+@pytest.mark.parametrize(("factor", "flags", "started"), [(1.0, (), 2), (2.0, ("UsageFactorSafe",), 1), (2.0, (), 1)])
+def test_the_usage_factor_weighs_what_running_jobs_may_still_use(factor: float, flags: tuple[str, ...],
+                                                                 started: int) -> None:
+    limits = book(account=Limits(grp_tres_run_mins={"cpu": 130}), flags=frozenset(flags))
+    limits.groups[QOS].usage_factor = factor
+    assert outcome(snapshot(limits, jobs=3))[0] == started
+
+
+def test_a_limit_factor_raises_the_limits_of_associations() -> None:
+    limits = book(account=Limits(grp_tres={"cpu": 8}))
+    limits.groups[QOS].limit_factor = 2.0
+    assert outcome(snapshot(limits, EIGHT)) == (2, {"AssocGrpCpuLimit"})
