@@ -11,8 +11,10 @@ import contextlib
 import fcntl
 import os
 import pty
+import shutil
 import signal
 import struct
+import tempfile
 import termios
 import time
 from dataclasses import dataclass, field
@@ -24,6 +26,7 @@ from slurmbridge.runtime.children import Children, Exit, add_usage
 from slurmbridge.runtime.gauges import Meter
 from slurmbridge.runtime.gpumeter import meter_of
 from slurmbridge.runtime.pmi import PmiServer
+from slurmbridge.runtime.pmix import PmixServer
 from slurmbridge.runtime.taskio import Output, StdinPipe
 
 LINGER_S = 30.0
@@ -54,6 +57,8 @@ class StepKeeper:
         self.message_sent = False
         self.terminal: int | None = None
         self.pmi: PmiServer | None = None
+        self.pmix: PmixServer | None = None
+        self._pmix_directory = ""
         self._kill_at: asyncio.TimerHandle | None = None
         self._tell_exits: asyncio.Handle | None = None
 
@@ -66,10 +71,9 @@ class StepKeeper:
         self.children.before_reaped = self.meter.last_look
         orders = asyncio.create_task(self._obey())
         self._name = str(self.request["node"])
-        if facts := self.request.get("pmi"):
-            self.pmi = PmiServer(facts, lambda message: self._event("pmi", message=message))
         usage: dict[str, float] = {}
         try:
+            self._serve_mpi()
             exits = await self._start_tasks()
             if exits:
                 self._event("started", pids={str(task.rank): task.pid for task in self.tasks.values() if task.pid})
@@ -86,11 +90,24 @@ class StepKeeper:
             if complaint := self.group.complaint(str(self.request["step"])):
                 self.say(complaint)
             self.group.remove()
+        if self._pmix_directory:
+            shutil.rmtree(self._pmix_directory, ignore_errors=True)
         self._event("gone", usage=usage)
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(LINGER_S):
                 await self.writer.drain()
                 await orders                  # the head closes: closing first could lose what it has not read yet
+
+    def _serve_mpi(self) -> None:
+        """Raises OSError."""
+        facts = self.request.get("pmi")
+        if not facts:
+            return
+        if facts["kind"] == "pmix":
+            self._pmix_directory = tempfile.mkdtemp(prefix="slurmbridge-pmix-")
+            self.pmix = PmixServer(facts, self._pmix_directory, lambda message: self._event("pmi", message=message))
+        else:
+            self.pmi = PmiServer(facts, lambda message: self._event("pmi", message=message))
 
     def _event(self, name: str, **fields: Any) -> None:
         self.writer.write(frames.encode_json(b"e", {"event": name, **fields}))
@@ -171,6 +188,9 @@ class StepKeeper:
             rank = int(request["pmi"]["first_task"]) + task.rank
             ours.append(self.pmi.add(rank, task.local))
             environment = {**environment, **self.pmi.variables(rank, ours[-1])}
+        if self.pmix is not None:
+            environment = {**environment,
+                           **self.pmix.variables(int(request["pmi"]["first_task"]) + task.rank)}
         try:
             task.pid = execution.start(execution.Command(
                 path=entry["argv"][0], argv=entry["argv"], env=environment, cwd=request["cwd"],
@@ -284,8 +304,10 @@ class StepKeeper:
             counts = self.meter.look_now()
             self._event("looked", pids=self.meter.pids(), tasks={
                 str(task.rank): counts[task.pid] for task in self.tasks.values() if task.pid in counts})
-        elif order.get("op") == "pmi" and self.pmi is not None:
-            self.pmi.told(order["message"])
+        elif order.get("op") == "pmi":
+            server = self.pmi or self.pmix
+            if server is not None:
+                server.told(order["message"])
         elif order.get("op") == "end":
             self._tell_cause(str(order["message"]))
             self.deliver(signal.SIGCONT)

@@ -42,7 +42,7 @@ def node_requests(running: RunningStep, step: StepOptions, plan: StepPlan, argvs
             "env": {**shared, **per_node}, "prologs": hooks("Prolog", opts["task_prolog"], order.settings),
             "epilogs": hooks("Epilog", opts["task_epilog"], order.settings),
             "mem_mb": share.mem_mb,
-            "pmi": running.world and {**running.world.facts(len(ranks)), "first_task": place.first_task},
+            "pmi": running.world and running.world.facts(share.name, len(ranks), place.first_task),
             "tasks": [_task(running, share, index, local, rank, argvs[rank], names, shared)
                       for local, rank in enumerate(share.tasks)],
         })

@@ -8,18 +8,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from slurmbridge.slurm.srun_options import MPI_TYPES
-
 if TYPE_CHECKING:
     from slurmbridge.runtime.links import KeeperLink
     from slurmbridge.runtime.step import RunningStep
 
-
-
-def mpi_type(chosen: str | None, default: str | None) -> str:
-    """``none`` where nothing is to be done for MPI (``openmpi`` has long meant the same)."""
-    name = chosen or default or "none"
-    return "none" if name in ("none", "openmpi") else name
 
 
 def process_mapping(nodes_of_ranks: Sequence[int]) -> str:
@@ -35,10 +27,16 @@ def process_mapping(nodes_of_ranks: Sequence[int]) -> str:
 
 
 class World:
-    """One srun's tasks, of all its components. ``size``: how many they are."""
+    """One srun's tasks, of all its components. ``name``: ``JOB.STEP``; ``ranks_of``: each node's ranks, by its name."""
 
-    def __init__(self, job_id: str, size: int, mapping: str) -> None:
-        self._facts = {"jobid": job_id, "size": size, "mapping": mapping}
+    def __init__(self, mpi: str, name: str, ranks_of: dict[str, list[int]]) -> None:
+        self._nodes = list(ranks_of)
+        node_of = {rank: index for index, ranks in enumerate(ranks_of.values()) for rank in ranks}
+        self._facts: dict[str, Any] = {"kind": mpi, "jobid": name, "size": len(node_of)}
+        if mpi == "pmix":
+            self._facts |= {"nspace": name, "nodes": self._nodes, "ranks_of": list(ranks_of.values())}
+        else:
+            self._facts["mapping"] = process_mapping([node_of[rank] for rank in sorted(node_of)])
         self._steps: list[RunningStep] = []
         self._inside: list[KeeperLink] = []
         self._pairs: dict[str, str] = {}
@@ -48,9 +46,9 @@ class World:
         self._steps.append(step)
         step.world = self
 
-    def facts(self, local_tasks: int) -> dict[str, Any]:
-        """What a node's server is made of."""
-        return {**self._facts, "local_tasks": local_tasks}
+    def facts(self, node: str, local_tasks: int, first_task: int) -> dict[str, Any]:
+        """What a node's server is made of. ``first_task``: the world's rank of its component's first task."""
+        return {**self._facts, "node": self._nodes.index(node), "local_tasks": local_tasks, "first_task": first_task}
 
     def take(self, link: KeeperLink, message: dict[str, Any]) -> None:
         """A message of a node's server."""
@@ -78,15 +76,13 @@ class World:
 
 
 def share_world(job_id: int, step_id: str, steps: Sequence[RunningStep], mpi: str) -> None:
-    """Gives the steps of one srun their world, where PMI is asked for."""
-    if mpi == "none" or mpi not in MPI_TYPES:
+    """Gives the steps of one srun their world, where PMI or PMIx is asked for."""
+    if mpi == "none":
         return
-    first = steps[0].place
-    nodes: dict[int, int] = {}
+    ranks_of: dict[str, list[int]] = {}
     for step in steps:
-        for index, share in enumerate(step.plan.shares):
-            nodes |= {step.place.first_task + rank: step.place.first_node + index for rank in share.tasks}
-    world = World(f"{job_id}.{step_id.partition('+')[0]}", first.total_tasks,
-                  process_mapping([nodes[rank] for rank in sorted(nodes)]))
+        for share in step.plan.shares:
+            ranks_of.setdefault(share.name, []).extend(step.place.first_task + rank for rank in share.tasks)
+    world = World(mpi, f"{job_id}.{step_id.partition('+')[0]}", ranks_of)
     for step in steps:
         world.join(step)

@@ -13,12 +13,13 @@ from slurmbridge.runtime.client import Client
 from slurmbridge.runtime.environment import split_environment
 from slurmbridge.runtime.multiprog import MultiProgError, programs
 from slurmbridge.runtime.parts import OwnPart, Part, PartLost, close_all, parts_of
-from slurmbridge.runtime.pmiworld import mpi_type, share_world
+from slurmbridge.runtime.pmiworld import share_world
 from slurmbridge.runtime.step import CannotStart, SrunCall
 from slurmbridge.runtime.stepgroup import Held, all_of, running_steps
 from slurmbridge.runtime.stepoptions import StepOptions, read_components, step_options
 from slurmbridge.runtime.steptypes import StepPlan, StepRefused
 from slurmbridge.slurm import errors
+from slurmbridge.slurm.mpi import mpi_type
 from slurmbridge.slurm.option_values import ClientExit, Log, OptionSet
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """What srun's own options put into the environment of its step (srun(1), OUTPUT ENVIRONMENT VARIABLES)."""
 from __future__ import annotations
 
-from slurmbridge.runtime.pmiworld import mpi_type
 from slurmbridge.runtime.steptypes import StepRequest
 from slurmbridge.slurm import bindings
+from slurmbridge.slurm.mpi import mpi_type
 from slurmbridge.slurm.option_values import OptionSet
 
 DEFAULT_LOG_LEVEL = 3
@@ -12,6 +12,7 @@ DEFAULT_LOG_LEVEL = 3
 def option_variables(opts: OptionSet, request: StepRequest, umask: int) -> dict[str, str]:
     """Variables that the options of one srun set; absent ones are left as srun found them."""
     env = opts.caller.env
+    mpi = opts["mpi"] or opts.caller.conf.get("MpiDefault")
     found: dict[str, object] = {
         "SLURM_NTASKS_PER_NODE": opts["ntasks_per_node"],
         "SLURM_NTASKS_PER_SOCKET": opts["ntasks_per_socket"],
@@ -25,7 +26,7 @@ def option_variables(opts: OptionSet, request: StepRequest, umask: int) -> dict[
         "SLURM_OVERCOMMIT": 1 if opts["overcommit"] else None,
         "SLURM_LABELIO": 1 if opts["label"] else None,
         "SLURM_NETWORK": opts["network"],
-        "SLURM_MPI_TYPE": mpi if (mpi := mpi_type(opts["mpi"], opts.caller.conf.get("MpiDefault"))) != "none" else None,
+        "SLURM_MPI_TYPE": None if mpi_type(mpi, None) == "none" else mpi,
         "SLURM_JOB_NAME": opts["job_name"] or (opts.argv[0].rpartition("/")[2] if opts.argv else None),
         "SLURMD_DEBUG": 2,
         "SRUN_DEBUG": env.get("SRUN_DEBUG", str(DEFAULT_LOG_LEVEL + opts["verbose"] - opts["quiet"])),

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from slurmbridge.runtime.layout import Distribution
 from slurmbridge.runtime.order import RunOrder
-from slurmbridge.runtime.pmiworld import mpi_type
 from slurmbridge.runtime.steptypes import StepRequest
 from slurmbridge.slurm import hostlist, tres
 from slurmbridge.slurm.asking import run
+from slurmbridge.slurm.mpi import mpi_type, mpi_types
 from slurmbridge.slurm.option_values import Caller, ClientExit, Log, OptionSet
 from slurmbridge.slurm.options import PYXIS
 from slurmbridge.slurm.pyxis import IMAGE, NAME, needs_image, without_effect
-from slurmbridge.slurm.srun_options import MPI_TYPES, read_srun
+from slurmbridge.slurm.srun_options import read_srun
 from slurmbridge.slurm.words import Distribution as Words
 
 MAX_FILE = 16 << 20
@@ -75,7 +75,10 @@ def _read_file(path: str) -> bytes:
 def _refuse_unsupported(opts: OptionSet, order: RunOrder, log: Log) -> None:
     """What a step cannot be given here is refused, not left out."""
     mpi = mpi_type(opts["mpi"], opts.caller.conf.get("MpiDefault"))
-    if mpi not in MPI_TYPES:
+    if mpi not in mpi_types():
+        mpi = opts["mpi"] or opts.caller.conf.get("MpiDefault")
+        if mpi.startswith("pmix"):
+            log.error("mpi/pmix: there is no PMIx library (libpmix.so.2) here; mpirun of Open MPI needs none")
         log.error(f"Couldn't find the specified plugin name for mpi/{mpi} looking at all files")
         log.error(f"cannot find mpi plugin for mpi/{mpi}")
         log.error(f"Invalid MPI type '{mpi}', --mpi=list for acceptable types")

@@ -22,7 +22,7 @@ MEANINGS = {
     "filter": "no site plugin is loaded",
     "launch": "processes are started by the step daemon, not by slurmstepd; only use_interactive_step is looked at",
     "track": "the step daemon tracks and binds processes by its own means",
-    "mpi": "srun serves the types none and pmi2 and refuses others, also as this default",
+    "mpi": "srun serves none, pmi2 and, where libpmix.so.2 is installed, pmix; it refuses others, also as this default",
     "cpufreq": "clock rates are not changed",
     "network": "no switch or high-speed network plugin",
     "fed": "one cluster; no federation",

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from slurmbridge.slurm.conf_keys import DOWN_NODE_KEYS, KEYS, NODE_KEYS, NODE_SET_KEYS, PARTITION_KEYS, ConfKey
+from slurmbridge.slurm.mpi import mpi_type, mpi_types
 from slurmbridge.slurm.settings import SlurmConf
-from slurmbridge.slurm.srun_options import MPI_TYPES
 
 _TABLES = {"NodeName": NODE_KEYS, "PartitionName": PARTITION_KEYS, "DownNodes": DOWN_NODE_KEYS,
            "NodeSet": NODE_SET_KEYS}
@@ -24,7 +24,7 @@ def lint(conf: SlurmConf) -> list[tuple[str, str, int, str]]:
     found: list[tuple[str, str, int, str]] = []
     seen: set[str] = set()
     for name, value, line in sorted(conf.unused, key=lambda item: item[2]):
-        if name not in seen and not (name == "MpiDefault" and value in MPI_TYPES):
+        if name not in seen and not (name == "MpiDefault" and mpi_type(value, None) in mpi_types()):
             seen.add(name)
             found.append((name, value, line, _key(name).meaning))
     for word, value in conf.scheduler_parameters.items():

@@ -9,14 +9,12 @@ from slurmbridge.slurm import bindings, hostlist
 from slurmbridge.slurm import option_checks as checks
 from slurmbridge.slurm.asking import Asking
 from slurmbridge.slurm.getopt import Parser
+from slurmbridge.slurm.mpi import mpi_types
 from slurmbridge.slurm.option_reading import print_options, read_environment, read_options
 from slurmbridge.slurm.option_sizes import nodes_of_list, plausible, tasks_per_core
 from slurmbridge.slurm.option_values import Caller, ClientExit, Log, OptionSet
 from slurmbridge.slurm.options import table_of
 from slurmbridge.slurm.words import WordError
-
-MPI_TYPES = ("none", "pmi2")
-"""What srun --mpi may be here."""
 
 MAX_HET_COMPONENTS = 128
 
@@ -109,7 +107,7 @@ def _take_command(opts: OptionSet, args: list[str], end: int, component: int, fi
         opts.log.error("--mpi is only supported in the first heterogeneous component")
         raise ClientExit(error_exit)
     if opts["mpi"] == "list":
-        raise ClientExit(0, "MPI plugin types are...\n" + "".join(f"\t{name}\n" for name in MPI_TYPES))
+        raise ClientExit(0, "MPI plugin types are...\n" + "".join(f"\t{name}\n" for name in mpi_types()))
     if not rest and not opts["test_only"]:
         raise opts.log.fatal("No command given to execute.")
 

