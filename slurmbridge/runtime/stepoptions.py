@@ -110,8 +110,6 @@ def _check_container(given: dict[str, str], order: RunOrder, log: Log) -> None:
 
 def _leave_out(opts: OptionSet, order: RunOrder, before: Sequence[str], log: Log) -> None:
     """Components of one job get nodes of their own, and no more of them than their tasks need."""
-    if opts.from_env("nodes"):
-        opts["nodes_set"], opts["min_nodes"], opts["max_nodes"] = False, 1, 0
     if not opts["nodes_set"]:
         opts["nodes_set"], opts["min_nodes"], room = True, 0, 0
         for node in order.nodes:

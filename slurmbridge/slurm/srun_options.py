@@ -35,6 +35,8 @@ def read_srun(caller: Caller, argv: list[str], log: Log, error_exit: int = 1) ->
             read_environment(opts, number)
             opts.submit_line = " ".join([program, *args])
             end = read_options(opts, program, args)
+            if not result:
+                _forget_job_size(opts, args[end:])
             _take_command(opts, args, end, len(result), first_mpi, error_exit)
             first_mpi = first_mpi or opts["mpi"]
             opts.parsed = opts.shown()
@@ -49,6 +51,15 @@ def read_srun(caller: Caller, argv: list[str], log: Log, error_exit: int = 1) ->
             _settle_components(result, log)
             return result
         args, program, group = rest[rest.index(":") + 1:], ":", group + 1
+
+
+def _forget_job_size(opts: OptionSet, rest: list[str]) -> None:
+    """Components within one job get nodes of their own, not as many as the job has."""
+    env = opts.caller.env
+    if ":" in rest and "SLURM_JOB_ID" in env and "SLURM_HET_SIZE" not in env:
+        env.pop("SLURM_JOB_NUM_NODES", None)
+        if opts.from_env("nodes"):
+            opts["nodes_set"], opts["min_nodes"], opts["max_nodes"] = False, 1, 0
 
 
 def _settle_components(components: list[OptionSet], log: Log) -> None:
