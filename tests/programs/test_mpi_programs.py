@@ -5,7 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,19 +26,19 @@ def home_of(library: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ring(tmp_path_factory):
-    """The compiled ring of a library, readable by everybody."""
-    made = {}
+def ring() -> Iterator[Callable[[str], Path]]:
+    """The compiled ring of a library, where everybody may read it."""
+    folder = Path(tempfile.mkdtemp(prefix="ring-", dir="/tmp"))
+    folder.chmod(0o755)
+    made: dict[str, Path] = {}
 
     def build(library):
         if library not in made:
-            folder = tmp_path_factory.mktemp("mpi")
-            for parent in (folder, *list(folder.parents)[:2]):
-                parent.chmod(0o755)
             made[library] = folder / f"ring-{library}"
             subprocess.run([home_of(library) / "bin" / "mpicc", "-o", made[library], HERE / "ring.c"], check=True)
         return made[library]
-    return build
+    yield build
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def said(lines):
