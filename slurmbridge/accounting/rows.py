@@ -62,7 +62,7 @@ def _job_data(job: JobRecord) -> dict[str, Any]:
         "submit_line": request.submit_line, "comment": job.comment, "admin_comment": job.admin_comment,
         "system_comment": job.system_comment, "extra": request.extra, "licenses": request.licenses,
         "mcs_label": request.mcs_label, "container": request.container, "failed_node": job.failed_node,
-        "restarts": job.restarts, "qos_req": request.qos, "sluid": job.sluid,
+        "restarts": job.restarts, "qos_req": request.qos,
         "reservation": request.reservation, "reservation_id": job.reservation_id,
         "reservation_name": job.reservation_name, "segment_size": request.segment_size, "cpu_freq": request.cpu_freq,
         "batch": request.batch, "array_max_running": job.array_max_running,

@@ -330,7 +330,7 @@ def _step_energy(step: Step) -> int:
 
 
 def _step_exit(step: Step) -> str:
-    status = step.row.get("exit_status", 0 if step.row.get("end_s") else None)
+    status = step.row.get("exit_status", 0)
     return "" if status is None else exitcodes.text(status)
 
 

@@ -151,10 +151,8 @@ class Canceller:
             if not queue and self.options.verbose > 0:
                 self.error(f"No active jobs match ALL job filters, including: {self._filters()}")
         # pending jobs first: none of them shall start in the place of one that ends
-        for pending in (True, False):
-            for job in queue:
-                if (job.state == PENDING) == pending:
-                    await self._cancel(job, wanted)
+        for job in sorted(queue, key=lambda job: job.state != PENDING):
+            await self._cancel(job, wanted)
 
     async def _cancel(self, job: JobRecord, wanted: Sequence[Target]) -> None:
         if not wanted:

@@ -132,11 +132,16 @@ def _partition(line: Mapping[str, str], conf: SlurmConf, nodes: Mapping[str, Nod
     record.job_defaults = ",".join(
         f"{name}={count}" for name, count in (("DefCpuPerGPU", record.def_cpu_per_gpu),
                                               ("DefMemPerGPU", record.def_mem_per_gpu_mb)) if count is not None)
-    if record.def_mem_per_node_mb is not None:
-        record.def_mem_per_cpu_mb = None
-    if record.max_mem_per_node_mb is not None:
-        record.max_mem_per_cpu_mb = None
+    for key in ("DefMemPerNode", "MaxMemPerNode"):
+        one_memory_default(record, key)
     return record
+
+
+def one_memory_default(record: PartitionRecord, key: str) -> None:
+    """Memory per CPU or per node: the one that ``key`` set puts the other away."""
+    pair = _EITHER.get(key)
+    if pair is not None and getattr(record, pair[0]) is not None:
+        setattr(record, pair[1], None)
 
 
 def _limit(text: str) -> int | None:
@@ -165,6 +170,10 @@ _LIMITS = {"MaxNodes": "max_nodes", "MaxCPUsPerNode": "max_cpus_per_node", "MaxC
 _FIGURES = {"DefMemPerCPU": "def_mem_per_cpu_mb", "DefMemPerNode": "def_mem_per_node_mb",
             "MaxMemPerCPU": "max_mem_per_cpu_mb", "MaxMemPerNode": "max_mem_per_node_mb",
             "DefCPUPerGPU": "def_cpu_per_gpu", "DefMemPerGPU": "def_mem_per_gpu_mb"}
+_EITHER = {"DefMemPerCPU": ("def_mem_per_cpu_mb", "def_mem_per_node_mb"),
+           "DefMemPerNode": ("def_mem_per_node_mb", "def_mem_per_cpu_mb"),
+           "MaxMemPerCPU": ("max_mem_per_cpu_mb", "max_mem_per_node_mb"),
+           "MaxMemPerNode": ("max_mem_per_node_mb", "max_mem_per_cpu_mb")}
 _SWITCHES = {"RootOnly": "root_only", "ReqResv": "req_resv", "Hidden": "hidden", "LLN": "lln", "Default": "default",
              "DisableRootJobs": "disable_root_jobs", "ExclusiveUser": "exclusive_user",
              "ExclusiveTopo": "exclusive_topo"}

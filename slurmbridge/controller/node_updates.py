@@ -153,6 +153,7 @@ class PartitionUpdates:
             try:
                 conf_values.check(canonical, value)
                 inventory.apply_key(record, canonical.name, value)
+                inventory.one_memory_default(record, canonical.name)
             except ValueError:
                 raise SlurmError(errors.ESLURM_NOT_SUPPORTED) from None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from slurmbridge.slurm.jobspec import JobRequest
+from slurmbridge.slurm.sluid import sluid_text
 
 Tres = dict[str, int]
 """TRES name as Slurm prints it ("cpu", "mem" (MB), "node", "billing", "gres/gpu", "gres/gpu:a100") -> count."""
@@ -149,12 +150,16 @@ class JobRecord:
     next_step: int = 0
     reservation_id: int = 0                   # the one it is or was in, of several the first
     reservation_name: str = ""                # where it started after the reservation did (sacct's Reservation)
-    sluid: str = ""
     credential: str = ""                      # opens the step daemons of the current run; never shown
 
     @property
     def is_held(self) -> bool:
         return self.priority == 0
+
+    @property
+    def sluid(self) -> str:
+        """The run's id that never comes again; "" before it has one."""
+        return sluid_text(self.db_index) if self.db_index else ""
 
     @property
     def shown_state(self) -> str:

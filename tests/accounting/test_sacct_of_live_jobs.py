@@ -98,7 +98,7 @@ def test_pending_running_and_suspended_jobs(stage: Stage) -> None:
     fields = "JobID,State,ExitCode,Elapsed,Suspended,Start,End,Reason"
     assert _shown(stage, "-S", "2026-11-29", "-o", fields) == [
         "12|SUSPENDED|0:0|00:00:16|00:00:50|2026-11-29T17:41:18|Unknown|None",
-        "12.batch|SUSPENDED||00:00:16|00:00:50|2026-11-29T17:41:18|Unknown|",
+        "12.batch|SUSPENDED|0:0|00:00:16|00:00:50|2026-11-29T17:41:18|Unknown|",
         "10_2|RUNNING|0:0|00:01:06|00:00:00|2026-11-29T17:41:18|Unknown|None",
         "10_[3-7%2]|PENDING|0:0|00:00:00|00:00:00|Unknown|Unknown|None"]
     assert _shown(stage, "-j", "11", "-o", "jobid,state,eligible,reason") == ["11|PENDING|Unknown|JobHeldUser"]

@@ -136,6 +136,10 @@ def test_jobs_are_shown_as_recorded(views: FakeViews, text: str) -> None:
     assert run(scontrol.run, session, "-o", "show", "jobs").stdout == line
 
 
+def _number(sluid: str) -> int:
+    return sum("0123456789ABCDEFGHJKMNPQRSTVWXYZ".index(digit) << 5 * place for place, digit in enumerate(reversed(sluid[1:])))
+
+
 def blocks(call: Recorded) -> list[str]:
     return call.stdout.strip().split("\n\n")
 
@@ -145,7 +149,7 @@ def test_jobs_by_their_names(call: Recorded) -> None:
     """12, an array whole and one task of it, a job of parts whole and one part, with and without -d."""
     records = {one.job_id: one for one in map(record_of, blocks(call))}
     for job in records.values():
-        job.sluid = "s9A9M8N684Q600" if job.job_id == 1 else "s9A9M8N684QT00"
+        job.db_index = _number("s9A9M8N684Q600" if job.job_id == 1 else "s9A9M8N684QT00")
         job.allocation = {1: [NodeAllocation("n1", 3, 3000, cores=(0, 1, 16)),
                               NodeAllocation("n2", 1, 1000, cores=(0,))],
                           4: [NodeAllocation("n1", 1, 1000, cores=(2,))]}.get(job.job_id, [])
