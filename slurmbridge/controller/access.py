@@ -88,6 +88,11 @@ def is_of_array(text: str, records: Sequence[JobRecord], world: World) -> bool:
     return "_" in text or (bool(records[0].array_job_id) and text.strip() == str(records[0].array_job_id))
 
 
+def ended_unstarted(job: JobRecord) -> bool:
+    """A task that was cancelled while it waited: further acts pass it over as one that is not there."""
+    return job.state == states.CANCELLED and job.array_task_id is not None and not job.tres_alloc
+
+
 def check_whole_array(text: str, world: World) -> None:
     """What counts for an array as a whole. Raises SlurmError(ESLURM_NOT_SUPPORTED)."""
     records = named(text, world)
@@ -96,7 +101,8 @@ def check_whole_array(text: str, world: World) -> None:
                          details=("Update of ArrayTaskThrottle is only allowed on ArrayJobId",))
 
 
-def tell_tasks(records: Sequence[JobRecord], refused: Mapping[int, SlurmError], missing: Sequence[int]) -> None:
+def tell_tasks(array_id: int, records: Sequence[JobRecord], refused: Mapping[int, SlurmError],
+               missing: Sequence[int]) -> None:
     """``refused``: by job id. Raises ArrayAnswers where there is any refusal, tasks with the same answer together."""
     if not refused and not missing:
         return
@@ -111,7 +117,6 @@ def tell_tasks(records: Sequence[JobRecord], refused: Mapping[int, SlurmError], 
     if missing:
         code = errors.ESLURM_INVALID_JOB_ID
         answers.setdefault(code, (SlurmError(code), set()))[1].update(missing)
-    array_id = records[0].array_job_id
     told = sorted(answers.values(), key=lambda answer: min(answer[1], default=0))
     raise errors.ArrayAnswers(tuple((f"{array_id}_{array.ranges(tasks)}", error) for error, tasks in told))
 
@@ -125,13 +130,15 @@ def tasks_named(job_id: int, text: str, world: World, *, split: bool) -> list[Jo
 
 
 def task_records(job_id: int, tasks: Sequence[int], world: World, *, split: bool) -> list[JobRecord]:
-    """The records of these tasks of an array. Raises SlurmError(ESLURM_INVALID_JOB_ID) where none of them exists."""
+    """The records of these tasks of an array. ``split``: those leave the pending record, unless they are all of it.
+    Raises SlurmError(ESLURM_INVALID_JOB_ID) where none of them exists."""
     records: list[JobRecord] = []
+    wanted = sum(1 << task for task in set(tasks))
     for task in tasks:
         job = world.jobs.task(job_id, task)
         if job is None:
             continue
-        if split and job.array_pending is not None and job.state == states.PENDING:
+        if split and job.state == states.PENDING and (job.array_pending or 0) & ~wanted:
             job = world.split(job, task)
         if job not in records:
             records.append(job)

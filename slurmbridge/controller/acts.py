@@ -113,6 +113,7 @@ class ControllerActs:
         world = self._world
         if task_ids is not None:
             cancelling = signal in (None, signals.SIGKILL) and step_id is None
+            access.check_may_change(caller, access.task_records(job_id, task_ids, world, split=False), world)
             jobs = access.task_records(job_id, task_ids, world, split=cancelling)
         else:
             jobs = access.named(str(job_id), world)
@@ -198,6 +199,13 @@ class ControllerActs:
         world = self._world
         missing = access.missing_tasks(job, world)
         records = access.named(job, world, split=split)
+        of_array = access.is_of_array(job, records, world)
+        array_id = records[0].array_job_id
+        if of_array:
+            gone = [record for record in records if access.ended_unstarted(record)]
+            if "_" in job or len(gone) < len(records):
+                missing += [record.array_task_id or 0 for record in gone if "_" in job]
+                records = [record for record in records if record not in gone]
         refused: dict[int, SlurmError] = {}
         for record in records:
             try:
@@ -207,8 +215,8 @@ class ControllerActs:
             except SlurmError as error:
                 refused[record.job_id] = error
         await self._durable()
-        if access.is_of_array(job, records, world):
-            access.tell_tasks(records, refused, missing)
+        if of_array:
+            access.tell_tasks(array_id, records, refused, missing)
         elif records[-1].job_id in refused:
             raise refused[records[-1].job_id]
 

@@ -65,6 +65,18 @@ def _cpus(update: JobUpdate, value: str) -> None:
     update.resize = True
 
 
+def _cpus_per_node(update: JobUpdate, value: str) -> None:
+    """Raises the CPUs of the job too, unless their number is given as well."""
+    update.pending()
+    count = update.number(value)
+    request = update.request
+    if count and request.min_cpus == update.job.request.min_cpus:
+        nodes = update.request.min_nodes or update.job.min_nodes or 1
+        update.change(min_cpus=count * nodes, min_cpus_exact=True)
+    update.change(min_cpus_per_node=count)
+    update.resize = True
+
+
 def _tasks(update: JobUpdate, value: str) -> None:
     update.pending()
     count = update.number(value)
@@ -179,7 +191,7 @@ SIZE_KEYS: dict[str, Key] = {
     "features": _features, "prefer": _prefer, "numnodes": _nodes, "reqnodes": _nodes, "minnodes": _nodes,
     "numcpus": _cpus, "reqprocs": _tasks, "numtasks": _tasks, "mincpus": _cpus,
     "cpuspertask": _cpus_per_task, "taskspernode": _count("ntasks_per_node", of_operator=True),
-    "ntaskspernode": _count("ntasks_per_node"), "mincpusnode": _count("min_cpus_per_node", 0),
+    "ntaskspernode": _count("ntasks_per_node"), "mincpusnode": _cpus_per_node,
     "reqsockets": _count("sockets_per_node", 0), "reqcores": _count("cores_per_socket", 0),
     "reqthreads": _count("threads_per_core", 0), "corespec": _spec("core_spec"),
     "threadspec": _spec("thread_spec"), "minmemorynode": _memory("mem_per_node_mb", "mem_per_cpu_mb"),

@@ -18,7 +18,7 @@ PENDING: list[tuple[dict[str, str], dict[str, Any]]] = [
     ({"name": "new"}, {"name": "new"}), ({"comment": "why"}, {"comment": "why"}),
     ({"partition": "gpu,main"}, {"partition": "gpu,main"}), ({"nice": "50"}, {"nice": 50}),
     ({"priority": "9"}, {"priority": 9, "priority_fixed": True}), ({"requeue": "0"}, {"requeue": False}),
-    ({"numcpus": "3"}, {"num_cpus": 3, "num_tasks": 3, "tres_req": {"cpu": 3, "mem": 300, "node": 1, "billing": 3}}),
+    ({"numcpus": "3"}, {"num_cpus": 3, "num_tasks": 1, "tres_req": {"cpu": 3, "mem": 300, "node": 1, "billing": 3}}),
     ({"numnodes": "2-3"}, {"num_nodes": "2-3", "min_nodes": 2, "max_nodes": 3}),
     ({"cpuspertask": "2"}, {"num_cpus": 2, "min_cpus_node": 2}),
     ({"minmemorynode": "700"}, {"mem_per_node_mb": 700, "mem_per_cpu_mb": None}),
