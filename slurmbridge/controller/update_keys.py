@@ -4,6 +4,8 @@ Times are epoch seconds or any form of ``durations.parse_time`` (the command res
 """
 from __future__ import annotations
 
+from dataclasses import replace
+
 from slurmbridge.controller import holds, queueing, submission_checks
 from slurmbridge.controller.access import is_operator, is_super_user
 from slurmbridge.controller.job_update import JobUpdate, Key
@@ -164,9 +166,9 @@ def _licenses(update: JobUpdate, value: str) -> None:
 
 def _reservation(update: JobUpdate, value: str) -> None:
     update.pending()
+    update.change(reservation=value or None)
     if value:
-        raise SlurmError(errors.ESLURM_RESERVATION_INVALID)
-    update.change(reservation=None)
+        update.world.reservation_book.check(replace(update.job, request=update.request))
 
 
 def _nice(update: JobUpdate, value: str) -> None:
