@@ -17,6 +17,7 @@ from slurmbridge.accounting import archive
 from slurmbridge.accounting import operations as ops
 from slurmbridge.accounting.corrections import Change, corrected
 from slurmbridge.accounting.history import HistoryError, read_events, read_history
+from slurmbridge.accounting.reimport import known_again
 from slurmbridge.accounting.reservation_history import order_of, read_reservations
 from slurmbridge.accounting.rolling import ROLLED, Roller, Settings, default_qos_of, hour_of
 from slurmbridge.accounting.rollup import HOUR_S
@@ -106,8 +107,8 @@ class Books:
         readers: dict[str, Callable[[], Sequence[ops.Operation]]] = {
             "events": lambda: list(read_events(text, zone)),
             "reservations": lambda: list(read_reservations(text, zone, ids, associations=more)),
-            "history": lambda: list(read_history(
-                text, zone, self._world.ledger.next_db_index, suspended=more, ids=ids))}
+            "history": lambda: list(known_again(self._world.ledger.url, list(read_history(
+                text, zone, self._world.ledger.next_db_index, suspended=more, ids=ids))))}
         try:
             operations = list(await asyncio.to_thread(readers[kind]))
         except HistoryError as error:

@@ -88,6 +88,14 @@ def test_old_jobs_given_away_and_taken_back(site: Site) -> None:
     assert refused.returncode == 1
 
 
+def test_a_history_imported_twice_counts_once(site: Site) -> None:
+    jobs = ("sacct", "-aDnP", "-S", "2026-02-01", "-o", "jobid,state,elapsed,suspended,alloctres")
+    before = site.ok(*jobs)
+    site.ok("slurmbridge", "import", "history", f"{site.work}/history", "--suspended", f"{site.work}/suspend")
+    assert site.ok(*jobs) == before
+    assert _answers(site) == []
+
+
 def test_runs_put_right(site: Site) -> None:
     shown = site.run("sacctmgr", "-P", "show", "runaway", "format=id,state,timeend", stdin="n\n").stdout
     lost = [line.split("|")[0] for line in shown.splitlines() if line.endswith("|Unknown")]
