@@ -19,6 +19,8 @@ PASSING = frozenset({
 """Primary result codes of SQLite that say nothing against the file: full disk, lock, limit, read-only mount."""
 ADVISORY_LOCK = 0x736C7572                     # PostgreSQL's advisory lock that a controller holds
 BUSY_TIMEOUT_MS = 5000
+CACHE_KB = 4096
+"""SQLite's own page cache, a connection; what does not fit is in the system's."""
 
 
 def normal_url(url: str) -> str:
@@ -81,7 +83,7 @@ def make_engine(url: str, *, read_only: bool = False) -> Engine:
             else:
                 cursor.execute("PRAGMA journal_mode=WAL")
             cursor.execute("PRAGMA synchronous=FULL")
-            cursor.execute("PRAGMA cache_size=-16384")
+            cursor.execute(f"PRAGMA cache_size=-{CACHE_KB}")
             cursor.close()
     return engine
 

@@ -4,6 +4,7 @@ Keeps count of the big texts that live jobs share, so that each is written once 
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -60,7 +61,7 @@ class Putter:
         return script, environment
 
     def _keep(self, content: bytes, puts: list[Put]) -> str:
-        name = rows.text_hash(content)
+        name = sys.intern(rows.text_hash(content))     # one text for all jobs that have it
         if name not in self._uses:
             puts.append(("body", (name,), (name, content)))
         self._uses[name] = self._uses.get(name, 0) + 1

@@ -13,6 +13,7 @@ from slurmbridge.controller import nodes as node_states
 from slurmbridge.controller import pass_input
 from slurmbridge.controller.directory_checks import refused_by_partition
 from slurmbridge.controller.jobs import note_wait, tasks_of
+from slurmbridge.controller.sharing import MOST
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling import config, size
 from slurmbridge.scheduling import passes as scheduler
@@ -87,9 +88,10 @@ def defaults(world: World, partition: str) -> size.Defaults:
 
 
 def shape_of(world: World, job: JobRecord, partition: str) -> Shape:
-    """Kept while the job waits, for the request it was made of. Raises SlurmError for a request that has no size."""
-    known = world.shapes.get((job.job_id, partition))
-    if known is not None and known[0] is job.request:
+    """Kept by request: many jobs share theirs. Raises SlurmError for a request that has no size."""
+    key = id(job.request), partition
+    known = world.shapes.get(key)
+    if known is not None:
         return known[1]
     try:
         shape = size.shape_of(job.request, defaults(world, partition),
@@ -98,7 +100,10 @@ def shape_of(world: World, job: JobRecord, partition: str) -> Shape:
         raise SlurmError(getattr(errors, str(error.args[0]), errors.ESLURM_INVALID_NODE_COUNT)) from None
     except HostlistError:
         raise SlurmError(errors.ESLURM_INVALID_NODE_NAME) from None
-    world.shapes[job.job_id, partition] = (job.request, shape)
+    shape = world.shared.same(shape)
+    if len(world.shapes) >= MOST:
+        world.shapes.clear()
+    world.shapes[key] = (job.request, shape)   # with the request, whose id is then nobody else's
     return shape
 
 
@@ -225,8 +230,6 @@ def leave(world: World, job: JobRecord) -> None:
     """A job waits no more."""
     world.queue.remove(job.job_id)
     world.queue.listed_after.pop(job.job_id, None)
-    for name in job.partition.split(","):
-        world.shapes.pop((job.job_id, name), None)
     world.priorities.forget(job.job_id)
 
 

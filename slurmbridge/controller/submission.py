@@ -185,10 +185,10 @@ class Submission:
         submission_checks.check_licenses(request, self._world.settings.licenses_total)
         submission_checks.check_container(request, self._world.engine.name)
         submission_checks.check_gres(request, conf.gres_types, conf.accounting_storage_tres)
-        request = with_changes(request, user_name=user_name, group_name=group_name,
-                               switches_wait_s=self._switch_wait(request),
-                               partitions=tuple(partition.name for partition in partitions),
-                               node_list=_unique_hosts(request.node_list), exclude=request.exclude)
+        request = world.shared.request(with_changes(
+            request, user_name=user_name, group_name=group_name, switches_wait_s=self._switch_wait(request),
+            partitions=tuple([partition.name for partition in partitions]),
+            node_list=_unique_hosts(request.node_list)))
         job = JobRecord(
             job_id, request, array_job_id=job_id if bitmap else 0, array_pending=bitmap or None,
             array_max_running=throttle, user_name=user_name, group_name=group_name,
@@ -212,7 +212,9 @@ class Submission:
         word = submit_limits.violated(job, world.limits, world.accounting, conf, partition_qos)
         if word is not None:
             raise SlurmError(errors.ESLURM_ACCOUNTING_POLICY, details=(word,))
-        job.request.exclude = _unique_hosts(request.exclude)
+        exclude = _unique_hosts(request.exclude)
+        if exclude != request.exclude:
+            job.request = request = world.shared.request(with_changes(request, exclude=exclude))
         self._dependency(job, request)
         submission_checks.check_batch_features(request)
         if request.reservation:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from slurmbridge.cluster.port import Engine, RunId
 from slurmbridge.controller.jobs import JobStore
 from slurmbridge.controller.journal import Journal
+from slurmbridge.controller.sharing import Shared
 from slurmbridge.controller.transitions import Phase, phase_of
 from slurmbridge.scheduling.columns import ClusterColumns
 from slurmbridge.scheduling.passes import Admission, Refusal
@@ -59,8 +60,9 @@ class World:
     usage_ended: Callable[[JobRecord], None] = lambda job: None           # a run's usage was added
     node_changed: Callable[[NodeRecord], None] = lambda node: None        # events of sacctmgr, ledger
     roll_up: Callable[[], Awaitable[None]] = None             # type: ignore[assignment]   # usage of all full hours
-    shapes: dict[tuple[int, str], tuple[JobRequest, Shape]] = field(default_factory=dict)     # of pending jobs
+    shapes: dict[tuple[int, str], tuple[JobRequest, Shape]] = field(default_factory=dict)     # by request's id
     admitted: dict[tuple[Shape, str], Admission | Refusal] = field(default_factory=dict)      # until nodes change
+    shared: Shared = field(default_factory=Shared)
     nodes_returned: bool = False              # slurmctld's main pass is not woken by nodes: its backfill is first then
     _watchers: dict[int, list[asyncio.Future[None]]] = field(default_factory=dict)
 
