@@ -98,6 +98,30 @@ class ReservationNodes:
                    and any(mask[columns.index[share.node]] for share in job.shares)
                    for job in columns.running.values())
 
+    def renew(self, record: ReservationRecord) -> bool:
+        """Nodes of a reservation of so many nodes that are down or drained, with REPLACE also those with jobs, give way
+        to others as far as there are any. True: it has others now."""
+        flags, columns = set(record.flags), self._world.columns
+        if record.cores or not record.nodes or flags & {"SPEC_NODES", "STATIC", "MAINT", "ANY_NODES"}:
+            return False
+        kept = [name for name in record.nodes if name in columns.index and columns.available[columns.index[name]]
+                and not ("REPLACE" in flags and columns.use.jobs[columns.index[name]])]
+        wanted = len(record.nodes) - len(kept)
+        mask = columns.partition_nodes[record.partition] & columns.available
+        mask[[columns.index[name] for name in record.nodes if name in columns.index]] = False
+        while wanted:
+            more = replace(record, start_s=max(record.start_s, int(self._world.now())))
+            try:
+                self.choose(more, flags, wanted, 0, record.partition, mask)
+            except SlurmError:
+                wanted //= 2
+                continue
+            rest = [name for name in record.nodes if name not in kept][:len(record.nodes) - len(kept) - wanted]
+            self.take(record, tuple(NodeShare(name, int(columns.cpus[columns.index[name]]), 0, ())
+                                    for name in sorted([*kept, *rest, *more.nodes], key=columns.index.__getitem__)))
+            return True
+        return False
+
     def resize(self, record: ReservationRecord, flags: set[str], count: int, partition: PartitionRecord) -> None:
         """Idle nodes go first; new ones are chosen beside those kept."""
         columns = self._world.columns

@@ -37,6 +37,7 @@ class ReservationUpdates:
         self._world = world
         self._book = book
         self._choice = ReservationNodes(world, book.records)
+        book.renew = self._choice.renew
 
     def create(self, caller: Identity, given: Mapping[str, str]) -> str:
         """The new reservation's name. Raises SlurmError."""

@@ -34,6 +34,7 @@ class Reservations:
         self._world = world
         self._refresh = refresh               # a pending job changed
         self.arm: Callable[[JobRecord], None] = lambda job: None              # its time may be over
+        self.renew: Callable[[ReservationRecord], bool] = lambda record: False  # other nodes for those that are lost
         self.next_id = 1
         self.records: dict[str, ReservationRecord] = world.reservations
         self._flagged: dict[str, set[str]] = {}                  # node -> flags that active reservations gave it
@@ -174,6 +175,10 @@ class Reservations:
             purged = ("PURGE_COMP" in record.flags and record.idle_since_s is not None
                       and now - record.idle_since_s >= record.purge_comp_s)
             if not over and not purged:
+                if self.renew(record):
+                    self.account(record)
+                    self.save()
+                    self._world.wake_later()
                 continue
             if "FLEX" not in record.flags:
                 for job in self.users():

@@ -114,3 +114,19 @@ def test_updates_change_all_or_nothing_and_outlive_a_restart() -> None:
         assert not lab.views.reservations
         assert await lab.acts.create_reservation(ROOT, asked(lab, name="")) == "root_2"
     in_lab(story, AT_ONCE)
+
+
+@pytest.mark.parametrize(("flags", "state", "nodes"), [
+    ("", "DRAIN", ("n2",)), ("REPLACE_DOWN", "DRAIN", ("n2",)), ("STATIC", "DRAIN", ("n1",)),
+    ("REPLACE", "", ("n2",)), ("REPLACE_DOWN", "", ("n1",))])
+def test_lost_nodes_are_replaced(flags: str, state: str, nodes: tuple[str, ...]) -> None:
+    async def story(lab: Lab) -> None:
+        await lab.acts.create_reservation(ROOT, asked(lab, nodes="", nodecnt="1", users="alice", flags=flags))
+        if state:
+            await lab.acts.update_node(ROOT, ["n1"], {"state": state, "reason": "test"})
+        else:
+            await lab.run_for(1000, by=ALICE, reservation="r0")
+        await lab.advance(1)
+        lab.controller.reservations.run()
+        assert lab.views.reservations["r0"].nodes == nodes
+    in_lab(story, AT_ONCE)
