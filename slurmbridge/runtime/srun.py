@@ -12,7 +12,7 @@ from slurmbridge.runtime import execution, frames, stepenv
 from slurmbridge.runtime.client import Client
 from slurmbridge.runtime.environment import split_environment
 from slurmbridge.runtime.multiprog import MultiProgError, programs
-from slurmbridge.runtime.parts import OwnPart, Part, PartLost, close_all, parts_of
+from slurmbridge.runtime.parts import LentPart, OwnPart, Part, PartLost, close_all, parts_of
 from slurmbridge.runtime.pmiworld import share_world
 from slurmbridge.runtime.step import CannotStart, SrunCall
 from slurmbridge.runtime.stepgroup import Held, all_of, running_steps
@@ -190,6 +190,8 @@ class SrunSession:
                 raise _Over(end.code) from None
             if not call.owns_allocation:
                 self.client.flush(log)
+            if number is None and isinstance(part, LentPart):
+                number = self.sessions.take_number()
             try:
                 number, plan = await self._create_step(part, step, number)
             except PartLost as error:
