@@ -36,6 +36,8 @@ from slurmbridge.slurm.settings import SlurmConf
 log = logging.getLogger("slurmbridge")
 REMEMBERED = "options.json"
 LAST_WORDS_S = 0.1
+SWITCH_S = 0.001
+"""A thread that prints a long table hands the interpreter on after this time, so that submissions need not wait."""
 
 
 class StartError(Exception):
@@ -202,10 +204,12 @@ async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only
 
 
 def tune() -> None:
-    """Long-lived objects out of the collector's way, and as many connections as the system allows."""
+    """Long-lived objects out of the collector's way, short turns of threads, as many connections as the system
+    allows."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    sys.setswitchinterval(SWITCH_S)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         with contextlib.suppress(ValueError, OSError):

@@ -28,6 +28,7 @@ class JobStore(Mapping[int, JobRecord]):
         self._named: dict[tuple[int, str], dict[int, JobRecord]] = {}
         self._waiters: dict[int, set[int]] = {}
         self.dependent: dict[int, JobRecord] = {}     # pending with dependencies
+        self._refiled: set[int] = set()
         self.count = 0                                # array tasks one by one, as MaxJobCount counts
 
     # --- Mapping
@@ -69,6 +70,7 @@ class JobStore(Mapping[int, JobRecord]):
     def refile(self, job: JobRecord) -> None:
         """Puts the record into the indexes of the phase it is in."""
         job_id = job.job_id
+        self._refiled.add(job_id)
         phase = phase_of(job)
         pending = phase is Phase.PENDING
         ended = phase is Phase.ENDED
@@ -95,6 +97,7 @@ class JobStore(Mapping[int, JobRecord]):
 
     def forget(self, job: JobRecord) -> None:
         job_id = job.job_id
+        self._refiled.add(job_id)
         del self._records[job_id]
         for index in (self.pending, self.active, self.ended, self.dependent):
             index.pop(job_id, None)
@@ -107,6 +110,11 @@ class JobStore(Mapping[int, JobRecord]):
             if not tasks:
                 del self._arrays[job.array_job_id]
         self.count -= tasks_of(job)
+
+    def take_refiled(self) -> set[int]:
+        """Jobs that were filed or forgotten since the last call."""
+        taken, self._refiled = self._refiled, set()
+        return taken
 
     # --- look-ups
     def array(self, array_job_id: int) -> list[JobRecord]:

@@ -61,13 +61,17 @@ class Passes:
         self._described: set[int] = set()         # jobs whose reason carries a text
         self._preempting: dict[int, set[int]] = {}               # job that waits for those it preempted
         self.stopped = False                      # nothing starts any more
-        parameters = world.conf.scheduler_parameters
+        self.configure()
+        self._burst: asyncio.TimerHandle | None = None
+        self._burst_since = 0.0                   # loop time
+
+    def configure(self) -> None:
+        """slurm.conf is new."""
+        parameters = self._world.conf.scheduler_parameters
         self._sched_interval = _seconds(parameters.get("sched_interval"), 60.0)
         self._bf_interval = max(_seconds(parameters.get("bf_interval"), 30.0), 0.5)
         self._batch_delay = _seconds(parameters.get("batch_sched_delay"), BATCH_SCHED_DELAY_S)
-        self._burst: asyncio.TimerHandle | None = None
-        self._burst_since = 0.0                   # loop time
-        self._with_backfill = world.conf.scheduler_type.endswith("backfill")
+        self._with_backfill = self._world.conf.scheduler_type.endswith("backfill")
 
     def wake(self) -> None:
         if self._burst is not None:
@@ -189,7 +193,8 @@ class Passes:
 
     def update_priorities(self) -> None:
         world = self._world
-        for job_id, (priority, by_partition) in world.priorities.refreshed(world.jobs.pending, world.now()).items():
+        changed = world.priorities.refreshed(world.jobs.pending, world.now(), world.jobs.take_refiled())
+        for job_id, (priority, by_partition) in changed.items():
             job = world.jobs.pending.get(job_id)
             if job is None:
                 continue

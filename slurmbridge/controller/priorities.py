@@ -173,14 +173,21 @@ class Priorities:
         self.computed_s = now_s
         return self._write(rows, self._factors(rows, now_s), False)
 
-    def refreshed(self, pending: Mapping[int, JobRecord], now_s: float) -> dict[int, tuple[int, dict[str, int]]]:
+    def refreshed(self, pending: Mapping[int, JobRecord], now_s: float,
+                  refiled: Iterable[int] | None = None) -> dict[int, tuple[int, dict[str, int]]]:
         """Follows which jobs are pending and recomputes all of them when PriorityCalcPeriod is over.
 
-        Returns {job id: (priority, priority by partition)} of the jobs whose priority changed; the records have it.
+        ``refiled``: the jobs that may have become pending or ceased to be since the last call (None: any). Returns
+        {job id: (priority, priority by partition)} of the jobs whose priority changed; the records have it.
         """
-        for job_id in self._jobs.keys() - pending.keys() - self._active.keys():
-            self.forget(job_id)
-        changed = {job_id: pending[job_id] for job_id in pending.keys() - self._jobs.keys()}
+        ids = self._jobs.keys() | pending.keys() if refiled is None else refiled
+        changed: dict[int, JobRecord] = {}
+        for job_id in ids:
+            if job_id in pending:
+                if job_id not in self._jobs:
+                    changed[job_id] = pending[job_id]
+            elif job_id not in self._active:
+                self.forget(job_id)
         for job in changed.values():
             if not job.priority:
                 self.track(job)               # held
