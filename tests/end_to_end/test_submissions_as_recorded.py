@@ -22,7 +22,8 @@ from slurmbridge.client import protocol
 from slurmbridge.client.exchange import read_file
 
 MASKED = {"JobId", "ArrayJobId", "HetJobId", "HetJobIdSet", "SubmitTime", "LastSchedEval", "AllocNode:Sid",
-          "AccrueTime", "SLUID", "EligibleTime", "StartTime", "EndTime", "Deadline", "SubmitLine", "UserId", "GroupId"}
+          "AccrueTime", "SLUID", "EligibleTime", "StartTime", "EndTime", "Deadline", "SubmitLine",
+          "PreemptEligibleTime", "UserId", "GroupId"}
 ACCOUNTS = """add qos low
 add qos scav
 add qos high
@@ -152,7 +153,8 @@ def test_submissions_are_answered_as_slurm_answers_them(caller: Caller) -> None:
 
 
 def test_updates_of_waiting_jobs_are_answered_as_slurm_answers_them(caller: Caller) -> None:
-    """hold, release, requeue, scancel and ``scontrol update`` with every key, by the owner, by others and by root."""
+    """hold, release, requeue, top, notify, scancel and ``scontrol update`` with every key, by the owner, by others and
+    by root; and, for held jobs, the record after it."""
     def submitted(user: str, *words: str) -> str:
         return caller.run("sbatch", "--parsable", "--wrap", "true", *words, user=user)[1].strip()
 
@@ -170,5 +172,14 @@ def test_updates_of_waiting_jobs_are_answered_as_slurm_answers_them(caller: Call
                 got, _, err = caller.run(*map(put, argv), user=user)
                 if (got, err) != (code, put(text)):
                     wrong.append(f"seed {case['seed']} {user} {argv}: {got} {err!r} for {code} {text!r}")
+            if "job" in case:
+                shown = caller.run("scontrol", "show", "job", "-o", numbers["ID"])[1].strip()
+                wanted = case["job"].replace("WORK", str(caller.folder))
+                for name, number in others.items():
+                    wanted = wanted.replace(f"{{{name}}}", number)
+                after, should = fields(shown, numbers["ID"], {}), fields(
+                    wanted.replace("{ID}", numbers["ID"]), numbers["ID"], {})
+                wrong += [f"seed {case['seed']} {case['steps']}: {key} is {after.get(key)!r} for {should.get(key)!r}"
+                          for key in {**should, **after} if after.get(key) != should.get(key)]
             caller.run("scancel", numbers["ID"])
     assert not wrong, f"{len(wrong)} differences\n" + "\n".join(wrong[:20])
