@@ -1,6 +1,6 @@
 """Questions about usage to the roll-up tables, for ``queries.py``.
 
-``usage``         seconds of jobs and unused reservations. Filters: ``start_s``, ``end_s`` (full hours), ``now_s``,
+``usage``         seconds of jobs and unused reservations. Filters: ``start_s``, ``end_s`` (full hours),
                   ``by_time`` (bool: one row for each time). Rows: assoc_id, qos, partition (None: reserved, not used),
                   wckey (None: not tracked), tres_id, seconds, and time_s with ``by_time``.
 ``cluster_usage`` seconds of the cluster. Filters: ``start_s``, ``end_s``, ``now_s``. Rows: tres_id, count (average,
@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from slurmbridge.accounting import schema
-from slurmbridge.accounting.rolling import TIMES
+from slurmbridge.accounting.rolling import ROLLED, TIMES, day_of, month_of
 from slurmbridge.accounting.rows import clean
 from slurmbridge.slurm.zones import Zone
 
@@ -27,7 +27,8 @@ DAY_S = 86400
 
 
 def _span(filters: Mapping[str, Any]) -> str:
-    """Roll-ups of months or days (of this machine's zone) where the window consists of such, else of hours."""
+    """Roll-ups of months or days (of this machine's zone) where the window consists of such, else of hours: what the
+    cluster's count is averaged over."""
     zone = Zone.of(os.environ)
     start, end = filters["start_s"], filters["end_s"]
     first, last = zone.local(start), zone.local(end)
@@ -36,17 +37,35 @@ def _span(filters: Mapping[str, Any]) -> str:
     return "m" if first.day == last.day == 1 and end - start > DAY_S else "d"
 
 
+def _pieces(connection: Connection, start: int, end: int) -> list[tuple[str, int, int]]:
+    """The window as hours, days, months, days, hours: as few rows as possible for the same sums."""
+    zone = Zone.of(os.environ)
+    rolled = int(connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == ROLLED)).scalar() or 0)
+    day = day_of(zone, start, 0 if day_of(zone, start) == start else 1)
+    last_day = day_of(zone, min(end, rolled))
+    if day >= last_day:
+        return [("h", start, end)]
+    month = month_of(zone, day, 0 if month_of(zone, day) == day else 1)
+    last_month = month_of(zone, last_day)
+    days = [("d", day, month), ("m", month, last_month), ("d", last_month, last_day)] if month < last_month else [
+        ("d", day, last_day)]
+    return [piece for piece in (("h", start, day), *days, ("h", last_day, end)) if piece[1] < piece[2]]
+
+
 def usage(connection: Connection, filters: Mapping[str, Any]) -> Found:
     facts, keys = schema.job_usage.c, schema.usage_key
     group = [facts.key_id, facts.tres_id, *([facts.time_s] if filters.get("by_time") else [])]
-    query = select(func.sum(facts.seconds), *group).where(
-        facts.span == _span(filters), facts.time_s >= filters["start_s"], facts.time_s < filters["end_s"])
-    rows = connection.execute(query.group_by(*group)).all()
-    wanted = {row.key_id for row in rows}
+    sums: dict[tuple[int, ...], int] = {}
+    for span, start, end in _pieces(connection, filters["start_s"], filters["end_s"]):
+        query = select(func.sum(facts.seconds), *group).where(
+            facts.span == span, facts.time_s >= start, facts.time_s < end)
+        for seconds, *place in connection.execute(query.group_by(*group)):
+            sums[tuple(place)] = sums.get(tuple(place), 0) + int(seconds)
+    wanted = {place[0] for place in sums}
     whose = {row.id: dict(zip(("assoc_id", "qos", "partition", "wckey"), row[1:]))
              for row in connection.execute(select(keys)) if row.id in wanted}
-    return [{**whose[row.key_id], "tres_id": row.tres_id, "seconds": int(row[0]),
-             **({"time_s": row.time_s} if filters.get("by_time") else {})} for row in rows]
+    return [{**whose[place[0]], "tres_id": place[1], "seconds": seconds,
+             **({"time_s": place[2]} if filters.get("by_time") else {})} for place, seconds in sums.items()]
 
 
 def cluster_usage(connection: Connection, filters: Mapping[str, Any]) -> Found:

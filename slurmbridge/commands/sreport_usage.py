@@ -51,7 +51,7 @@ async def usage_rows(talk: Talk, found: Conditions) -> Sequence[Mapping[str, Any
     if not is_here(talk, found):
         return ()
     rows = await talk.session.views.ledger_query(
-        "usage", now_s=talk.now, start_s=found.start_s, end_s=found.end_s)
+        "usage", start_s=found.start_s, end_s=found.end_s)
     mine = own_usage(talk.session)
     return rows if mine is None else [row for row in rows if mine(row["assoc_id"])]
 

@@ -63,7 +63,7 @@ async def answer(session: Session, asked: Question) -> Table:
     """One row for each of what ``by`` says and each TRES that was used, sorted."""
     data = session.views.accounting
     found = await session.views.ledger_query(
-        "usage", start_s=asked.start_s, end_s=asked.end_s, now_s=int(session.now()), by_time=asked.by == "month")
+        "usage", start_s=asked.start_s, end_s=asked.end_s, by_time=asked.by == "month")
     mine = own_usage(session)
     names = {data.tres[name]: name for name in asked.tres}
     sums: dict[tuple[str, int], int] = {}

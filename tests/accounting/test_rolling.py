@@ -87,6 +87,20 @@ def test_what_changes_the_past_is_counted_and_nothing_else_is_left(stage: Stage)
     assert figures(stage) == before
 
 
+def test_any_window_has_the_sum_of_its_hours(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever days and months it is put together from."""
+    case = case_with(1042)
+    monkeypatch.setenv("TZ", case["tz"])
+    roll_up(stage, case)
+    hours = [row for row in figures(stage)[1] if row[0] == "h"]
+    first, last = min(row[1] for row in hours), max(row[1] for row in hours)
+    for start in range(first - 90000, last, 11 * 3600):
+        for end in range(start + 3600, last + 90000, 17 * 3600):
+            found = stage.queries.answer("usage", start_s=start, end_s=end)
+            wanted = sum(row[4] for row in hours if start <= row[1] < end and row[3] == 1)
+            assert sum(row["seconds"] for row in found if row["tres_id"] == 1) == wanted, (start, end)
+
+
 def test_purged_jobs_leave_their_usage(stage: Stage, tmp_path: Path) -> None:
     case = case_with(1042)
     roll_up(stage, case)
