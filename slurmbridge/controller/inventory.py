@@ -129,12 +129,17 @@ def _partition(line: Mapping[str, str], conf: SlurmConf, nodes: Mapping[str, Nod
         record.deny_qos = ()
     if "Priority" in line:
         record.priority_job_factor = record.priority_tier = _limit(line["Priority"]) or 0
-    record.job_defaults = ",".join(
-        f"{name}={count}" for name, count in (("DefCpuPerGPU", record.def_cpu_per_gpu),
-                                              ("DefMemPerGPU", record.def_mem_per_gpu_mb)) if count is not None)
+    name_job_defaults(record)
     for key in ("DefMemPerNode", "MaxMemPerNode"):
         one_memory_default(record, key)
     return record
+
+
+def name_job_defaults(record: PartitionRecord) -> None:
+    """``JobDefaults=`` as shown."""
+    record.job_defaults = ",".join(
+        f"{name}={count}" for name, count in (("DefCpuPerGPU", record.def_cpu_per_gpu),
+                                              ("DefMemPerGPU", record.def_mem_per_gpu_mb)) if count is not None)
 
 
 def one_memory_default(record: PartitionRecord, key: str) -> None:

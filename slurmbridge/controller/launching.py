@@ -37,7 +37,12 @@ class Launching:
         self._limit = asyncio.Semaphore(PARALLEL)
         self._tasks: set[asyncio.Task[None]] = set()
         self._launching: dict[int, asyncio.Task[None]] = {}
-        self.settings = {key: world.conf.values[key] for key in RUNTIME_KEYS if key in world.conf.values}
+        self.configure()
+
+    def configure(self) -> None:
+        """slurm.conf is new."""
+        values = self._world.conf.values
+        self.settings = {key: values[key] for key in RUNTIME_KEYS if key in values}
 
     def work(self) -> None:
         self._pending.set()

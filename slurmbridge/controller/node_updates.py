@@ -154,6 +154,7 @@ class PartitionUpdates:
                 conf_values.check(canonical, value)
                 inventory.apply_key(record, canonical.name, value)
                 inventory.one_memory_default(record, canonical.name)
+                inventory.name_job_defaults(record)
             except ValueError:
                 raise SlurmError(errors.ESLURM_NOT_SUPPORTED) from None
 

@@ -63,7 +63,7 @@ def scheduler_partition(record: PartitionRecord) -> Partition:
         None if record.default_time_min in (None, UNLIMITED_MIN) else record.default_time_min * 60,
         record.max_cpus_per_node or 0, record.max_cpus_per_socket or 0, word or "NO", shares,
         record.exclusive_user, record.lln, record.preempt_mode, record.def_mem_per_cpu_mb, record.def_mem_per_node_mb,
-        record.max_mem_per_cpu_mb, record.max_mem_per_node_mb)
+        record.max_mem_per_cpu_mb, record.max_mem_per_node_mb, record.def_cpu_per_gpu, record.def_mem_per_gpu_mb)
 
 
 def partition_changed(world: World, record: PartitionRecord) -> None:
@@ -84,7 +84,7 @@ def partition_changed(world: World, record: PartitionRecord) -> None:
 def defaults(world: World, partition: str) -> size.Defaults:
     conf = world.conf
     return size.defaults_of(world.columns.partitions[partition], conf.def_mem_per_cpu_mb, conf.def_mem_per_node_mb,
-                            conf.max_mem_per_cpu_mb, nodes_active=len(world.nodes))
+                            conf.max_mem_per_cpu_mb, len(world.nodes), conf.def_cpu_per_gpu, conf.def_mem_per_gpu_mb)
 
 
 def shape_of(world: World, job: JobRecord, partition: str) -> Shape:
@@ -122,6 +122,8 @@ def size_requested(world: World, job: JobRecord, likely_nodes: int = 0) -> None:
     job.cpus_per_task = shape.cpus_per_task
     job.mem_per_node_mb, job.mem_per_cpu_mb = shape.mem_per_node_mb, shape.mem_per_cpu_mb
     job.tres_req = _with_billing(world, size.requested_tres(shape, world.columns, first), first)
+    if request.min_nodes == 0:
+        job.tres_req.pop("node", None)        # -N0: left to the number of tasks
     job.oversubscribe = _oversubscribe(request.exclusive, request.oversubscribe)
 
 

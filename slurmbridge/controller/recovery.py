@@ -24,7 +24,7 @@ def restore_settings(world: World, node_settings: dict[str, dict[str, object]],
     for name, settings in partition_settings.items():
         if settings.get("deleted"):
             world.partitions.pop(name, None)
-        else:
+        elif settings:                        # none: as slurm.conf says, since a reconfigure
             world.partitions[name] = PartitionUpdates.restored(settings)
 
 

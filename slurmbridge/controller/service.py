@@ -29,6 +29,7 @@ from slurmbridge.controller.node_updates import NodeUpdates, PartitionUpdates
 from slurmbridge.controller.nodes import show_to_scheduler
 from slurmbridge.controller.passes import Passes
 from slurmbridge.controller.priorities import Priorities
+from slurmbridge.controller.reconfigure import reconfigure
 from slurmbridge.controller.reservation_updates import ReservationUpdates
 from slurmbridge.controller.reservations import META_KEY, Reservations
 from slurmbridge.controller.submission import Submission
@@ -285,8 +286,10 @@ class Controller:
         self.journal.add(AddChange(self.world.now(), "Import Usage", "root", "", f"{len(rows)} associations"))
 
     def reconfigure(self) -> None:
-        """slurm.conf is read at start; what can change while running is changed by scontrol update."""
-        self.world.wake()
+        """slurm.conf is read again. Raises SlurmError."""
+        reconfigure(self.world, self.partition_updates.delete)
+        self.passes.configure()
+        self.launching.configure()
 
     def _node_changed(self, node: NodeRecord) -> None:
         """Lines of ``sacctmgr show event``."""

@@ -102,6 +102,8 @@ class Partition:
     def_mem_per_node_mb: int | None = None
     max_mem_per_cpu_mb: int | None = None
     max_mem_per_node_mb: int | None = None
+    def_cpu_per_gpu: int | None = None
+    def_mem_per_gpu_mb: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

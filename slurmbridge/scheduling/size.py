@@ -30,6 +30,8 @@ class Defaults:
     max_mem_per_cpu_mb: int | None = None
     nodes_by_default: int = 1
     nodes_active: int = 0
+    cpus_per_gpu: int = 0                     # DefCpuPerGPU, DefMemPerGPU; 0: none
+    mem_per_gpu_mb: int = 0
 
 
 class SizeError(ValueError):
@@ -37,13 +39,15 @@ class SizeError(ValueError):
 
 
 def defaults_of(partition: Partition, def_mem_per_cpu_mb: int | None = None, def_mem_per_node_mb: int | None = None,
-                max_mem_per_cpu_mb: int | None = None, nodes_active: int = 0) -> Defaults:
+                max_mem_per_cpu_mb: int | None = None, nodes_active: int = 0, cpus_per_gpu: int | None = None,
+                mem_per_gpu_mb: int | None = None) -> Defaults:
     """The partition's own values win over slurm.conf's."""
     cpu, node = partition.def_mem_per_cpu_mb, partition.def_mem_per_node_mb
     if cpu is None and node is None:
         cpu, node = def_mem_per_cpu_mb, def_mem_per_node_mb
     return Defaults(cpu, node, partition.max_mem_per_cpu_mb or max_mem_per_cpu_mb, max(1, partition.min_nodes),
-                    nodes_active)
+                    nodes_active, partition.def_cpu_per_gpu or cpus_per_gpu or 0,
+                    partition.def_mem_per_gpu_mb or mem_per_gpu_mb or 0)
 
 
 def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str, int], ...] = ()) -> Shape:
@@ -53,10 +57,10 @@ def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str,
     num_tasks = _tasks(request, min_nodes)
     cpt = max(1, request.cpus_per_task or 1)
     min_cpus = _cpus(request, num_tasks, cpt)
-    gres = parse_gres(request)
+    gres = _gpu_defaults(request, parse_gres(request), defaults)
     if gres:
         gres = _for_tasks(request, gres, num_tasks or (
-            min_nodes if min_nodes == max_nodes and not request.cpus_per_task else 0))
+            min_nodes if min_nodes == max_nodes and _follows_nodes(request, gres) else 0))
         num_tasks, min_cpus, max_nodes, cpt = _with_gres(request, gres, num_tasks, min_cpus, min_nodes, max_nodes, cpt)
     if request.min_cpus_exact and request.min_cpus:
         min_cpus = request.min_cpus
@@ -71,7 +75,7 @@ def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str,
         min_nodes=min_nodes, max_nodes=max_nodes, nodes_given=request.nodes_given, node_counts=request.node_counts,
         min_cpus=min_cpus, num_tasks=num_tasks, tasks_given=num_tasks > 0, cpus_per_task=cpt,
         cpus_per_task_given=request.cpus_per_task is not None, ntasks_per_node=per_node,
-        ntasks_per_socket=request.ntasks_per_socket or 0, ntasks_per_core=request.ntasks_per_core or 0,
+        ntasks_per_socket=request.ntasks_per_socket or 0, ntasks_per_core=_tasks_per_core(request),
         ntasks_per_board=request.ntasks_per_board or 0, min_cpus_per_node=least,
         sockets_per_node=request.sockets_per_node or 0, cores_per_socket=request.cores_per_socket or 0,
         threads_per_core=request.threads_per_core or 0, core_spec=request.core_spec or 0,
@@ -87,6 +91,17 @@ def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str,
         plane_size=request.plane_size or 0, licenses=licenses, reservation=request.reservation,
         reservation_signal_s=(request.signal_before_s or 0) if request.signal_reservation else 0)
     return _under_memory_limit(shape, defaults)
+
+
+def _tasks_per_core(request: JobRequest) -> int:
+    """0: not limited."""
+    per_core = request.ntasks_per_core or 0
+    return 0 if per_core == ANY_TASKS_PER_CORE else per_core
+
+
+def _follows_nodes(request: JobRequest, gres: tuple[GresRequest, ...]) -> bool:
+    """Whether devices per task mean one task a node, where no number of tasks was given."""
+    return not request.cpus_per_task or any(r.cpus_per_gres for r in gres)
 
 
 def _nodes(request: JobRequest, node_list: tuple[str, ...], defaults: Defaults) -> tuple[int, int]:
@@ -202,7 +217,7 @@ def _for_tasks(request: JobRequest, gres: tuple[GresRequest, ...], num_tasks: in
 def _with_gres(request: JobRequest, gres: tuple[GresRequest, ...], num_tasks: int, min_cpus: int, min_nodes: int,
                max_nodes: int, cpt: int) -> tuple[int, int, int, int]:
     """Tasks, CPUs and node bounds that --gpus-per-task, --ntasks-per-gpu and --cpus-per-gpu imply."""
-    if any(r.per_task for r in gres) and not num_tasks and min_nodes == max_nodes and not request.cpus_per_task:
+    if any(r.per_task for r in gres) and not num_tasks and min_nodes == max_nodes and _follows_nodes(request, gres):
         num_tasks = min_nodes
     if request.ntasks_per_tres:
         devices = sum(total_gres(r, min_nodes, num_tasks, request.sockets_per_node or 1)
@@ -225,6 +240,17 @@ def total_gres(record: GresRequest, nodes: int, num_tasks: int, sockets: int) ->
     """Devices that the whole job asks for."""
     return max(record.per_job, record.per_node * nodes, record.per_socket * nodes * sockets,
                record.per_task * num_tasks)
+
+
+def _gpu_defaults(request: JobRequest, gres: tuple[GresRequest, ...], defaults: Defaults) -> tuple[GresRequest, ...]:
+    """DefCpuPerGPU where CPUs are asked neither by task nor by GPU; DefMemPerGPU where no memory is asked."""
+    cpus = 0 if request.cpus_per_task else defaults.cpus_per_gpu
+    memory = 0 if (request.mem_per_node_mb, request.mem_per_cpu_mb) != (None, None) else defaults.mem_per_gpu_mb
+    if not (cpus or memory):
+        return gres
+    return tuple(record if record.name != "gpu" else replace(
+        record, cpus_per_gres=record.cpus_per_gres or cpus, mem_per_gres_mb=record.mem_per_gres_mb or memory)
+        for record in gres)
 
 
 def _memory(request: JobRequest, gres: tuple[GresRequest, ...], defaults: Defaults) -> tuple[int | None, int | None]:
@@ -282,7 +308,7 @@ def pending_size(shape: Shape, columns: ClusterColumns, partition: str, likely_n
         least = max(tasks // shape.ntasks_per_node, shape.min_nodes)
     elif shape.cpus_per_task > 1:
         least = max(tasks // max(1, cpus // shape.cpus_per_task), shape.min_nodes)
-    elif shape.ntasks_per_core and shape.ntasks_per_core != ANY_TASKS_PER_CORE:
+    elif shape.ntasks_per_core:
         least = max(math.ceil(math.ceil(tasks / shape.ntasks_per_core) / cores), shape.min_nodes)
     else:
         least = max(-(-tasks // cpus), shape.min_nodes)

@@ -50,7 +50,6 @@ MEANINGS = {
     "preempt": "victims are chosen as with no PreemptParameters",
     "vsize": "virtual memory is not limited",
     "service": "the engine says which node is healthy; nodes do not register by themselves",
-    "gpudefault": "jobs that ask for GPUs get DefMemPerCPU or DefMemPerNode and one CPU a task, as those without",
     "interactive": "salloc starts the user's shell beside it",
     "hosts": "jobs may be submitted from every host that reaches the server",
     "removed": "25.11 no longer has this key and ignores it",
@@ -125,9 +124,9 @@ CredType text auth
 CryptoType text auth
 DataParserParameters text comm
 DebugFlags text log
-DefCPUPerGPU u64 gpudefault
+DefCPUPerGPU u64
 DefMemPerCPU u64
-DefMemPerGPU u64 gpudefault
+DefMemPerGPU u64
 DefMemPerNode u64
 DependencyParameters text
 DisableRootJobs bool
@@ -360,9 +359,9 @@ AllowGroups text
 AllowQos text
 Alternate text
 CpuBind text
-DefCPUPerGPU u64 gpudefault
+DefCPUPerGPU u64
 DefMemPerCPU u64
-DefMemPerGPU u64 gpudefault
+DefMemPerGPU u64
 DefMemPerNode u64
 Default bool
 DefaultTime text

@@ -137,7 +137,8 @@ def test_jobs_are_shown_as_recorded(views: FakeViews, text: str) -> None:
 
 
 def _number(sluid: str) -> int:
-    return sum("0123456789ABCDEFGHJKMNPQRSTVWXYZ".index(digit) << 5 * place for place, digit in enumerate(reversed(sluid[1:])))
+    digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+    return sum(digits.index(digit) << 5 * place for place, digit in enumerate(reversed(sluid[1:])))
 
 
 def blocks(call: Recorded) -> list[str]:
