@@ -11,10 +11,12 @@ from typing import Any
 from slurmbridge.accounting import codec, rows
 from slurmbridge.accounting import operations as ops
 from slurmbridge.accounting.rows import clean, whole
+from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.views.records import JobRecord
 
 Key = tuple[Any, ...]
 Put = tuple[str, Key, rows.Row | None]
+MOST_REQUESTS = 500
 USAGE_FIELDS = frozenset({"usage_raw", "usage_tres_raw", "grp_used_wall_s"})
 
 
@@ -25,6 +27,7 @@ class Putter:
         self._next_change_id = next_change_id
         self._uses: dict[str, int] = {}                                   # hash of a text -> live jobs with it
         self._texts: dict[int, tuple[Any, str | None, Any, str | None]] = {}  # job -> its texts and their hashes
+        self._request_texts: dict[int, tuple[JobRequest, str]] = {}
 
     def adopt(self, job: JobRecord, script: str | None, environment: str | None) -> None:
         """A loaded job's texts are already written, under these hashes."""
@@ -43,10 +46,22 @@ class Putter:
         puts: list[Put] = []
         if operation.recoverable:
             script, environment = self._keep_texts(job, puts)
-            puts.append(("live", (job.job_id,), rows.live_row(job, script, environment)))
+            row = rows.live_row(job, script, environment, self._request_text(job.request))
+            puts.append(("live", (job.job_id,), row))
         if operation.accounted:
             puts.append(("job", (job.db_index,), rows.job_row(job)))
         return puts
+
+    def _request_text(self, request: JobRequest) -> str:
+        """Requests are replaced, never changed, and jobs share equal ones."""
+        known = self._request_texts.get(id(request))
+        if known is not None:
+            return known[1]
+        if len(self._request_texts) >= MOST_REQUESTS:
+            self._request_texts.clear()
+        text = rows.request_text(request)
+        self._request_texts[id(request)] = (request, text)   # with the request, whose id is then nobody else's
+        return text
 
     def _keep_texts(self, job: JobRecord, puts: list[Put]) -> tuple[str | None, str | None]:
         request = job.request

@@ -77,10 +77,18 @@ def _job_data(job: JobRecord) -> dict[str, Any]:
     return kept
 
 
-def live_row(job: JobRecord, script: str | None, environment: str | None) -> Row:
-    """A row of table ``live``: everything of the record but its steps and its big texts (given as hashes)."""
+def request_text(request: JobRequest) -> str:
+    """The request in a row of table ``live``, without its big texts."""
+    return codec.encode(request, REQUEST_OMIT)
+
+
+def live_row(job: JobRecord, script: str | None, environment: str | None, request: str) -> Row:
+    """A row of table ``live``: everything of the record but its steps and its big texts (given as hashes).
+
+    ``request``: its ``request_text``.
+    """
     pending = "" if job.array_pending is None else hex(job.array_pending)
-    data = f"{pending}\n{codec.encode(job.request, REQUEST_OMIT)}\n{codec.encode(job, LIVE_OMIT)}"
+    data = f"{pending}\n{request}\n{codec.encode(job, LIVE_OMIT)}"
     return job.job_id, job.db_index, script, environment, data
 
 

@@ -40,6 +40,7 @@ class LimitBooks:
         self._running: dict[int, tuple[Subject, dict[str, int]]] = {}
         self.submitted: Counter[Key] = Counter()
         self._counted: dict[int, tuple[tuple[Key, ...], int]] = {}
+        self._same_keys: dict[tuple[Key, ...], tuple[Key, ...]] = {}              # one object for all jobs that have it
 
     @property
     def enforced(self) -> bool:
@@ -215,6 +216,7 @@ class LimitBooks:
         """A job (or an array of them) is in the system; again after each change of its number of tasks."""
         self.job_left_queue(job)
         keys, count = self.keys(job), tasks_of(job)
+        keys = self._same_keys.setdefault(keys, keys)
         for key in keys:
             self.submitted[key] += count
         self._counted[job.job_id] = (keys, count)
