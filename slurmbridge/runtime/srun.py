@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import time
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from slurmbridge.runtime.stepgroup import Held, all_of, running_steps
 from slurmbridge.runtime.stepoptions import StepOptions, read_components, step_options
 from slurmbridge.runtime.steptypes import StepPlan, StepRefused
 from slurmbridge.slurm import errors
-from slurmbridge.slurm.mpi import mpi_type
+from slurmbridge.slurm.mpi import mpi_type, needed_by
 from slurmbridge.slurm.option_values import ClientExit, Log, OptionSet
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class SrunSession:
             if self._is_for_the_controller():
                 return 0
             call, components = self._read_call()
+            self._choose_mpi(components, call)
             self.client.write_soon(b"T", b"")
             await self._create_steps(components, call, held)
             self.steps = running_steps(self.daemon, self.client, call, held)
@@ -124,6 +126,19 @@ class SrunSession:
             self.client.flush(log)
         return SrunCall(self.request, env, cwd, umask, own_umask, self.owns_allocation,
                         self._read_programs(components, cwd)), components
+
+    def _choose_mpi(self, components: list[OptionSet], call: SrunCall) -> None:
+        """Where nobody said which MPI, the program's own: several tasks of one must not be as many worlds."""
+        opts = components[0]
+        if opts["mpi"] is not None or not opts.argv or opts["multi_prog"]:
+            return
+        name = opts.argv[0]
+        program = os.path.join(call.cwd, name) if "/" in name else shutil.which(name, path=call.env.get("PATH", ""))
+        needed = needed_by(program) if program else None
+        is_alone = len(components) == 1 and opts["ntasks_set"] and opts["ntasks"] == 1
+        if needed and not is_alone:
+            for one in components:
+                one["mpi"] = needed
 
     def _read_programs(self, components: list[OptionSet], cwd: str) -> str | None:
         """The --multi-prog file, checked as far as srun knows the number of tasks."""

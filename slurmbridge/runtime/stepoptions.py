@@ -76,7 +76,7 @@ def _refuse_unsupported(opts: OptionSet, order: RunOrder, log: Log) -> None:
     """What a step cannot be given here is refused, not left out."""
     mpi = mpi_type(opts["mpi"], opts.caller.conf.get("MpiDefault"))
     if mpi not in mpi_types():
-        mpi = opts["mpi"] or opts.caller.conf.get("MpiDefault")
+        mpi = opts["mpi"] or opts.caller.conf["MpiDefault"]
         if mpi.startswith("pmix"):
             log.error("mpi/pmix: there is no PMIx library (libpmix.so.2) here; mpirun of Open MPI needs none")
         log.error(f"Couldn't find the specified plugin name for mpi/{mpi} looking at all files")

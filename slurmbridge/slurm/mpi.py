@@ -8,6 +8,7 @@ import re
 LIBRARY_VARIABLE = "SLURMBRIDGE_LIBPMIX"
 _PMIX_PLACES = ("/usr/lib/*/libpmix.so.2", "/usr/lib64/libpmix.so.2", "/usr/lib/libpmix.so.2",
                 "/usr/local/lib/libpmix.so.2", "/usr/lib/*/pmix*/lib/libpmix.so.2", "/opt/pmix/lib/libpmix.so.2")
+_READ_BYTES = 4 << 20
 _PMIX = re.compile(r"pmix(_v[3-9])?")
 
 
@@ -22,6 +23,21 @@ def pmix_library() -> str | None:
 def mpi_types() -> tuple[str, ...]:
     """What ``srun --mpi=list`` shows."""
     return ("none", "pmi2", "pmix") if pmix_library() else ("none", "pmi2")
+
+
+def needed_by(program: str) -> str | None:
+    """The type that an executable needs by the MPI library it is linked with: Open MPI ``pmix``, MPICH ``pmi2``.
+
+    None for everything else: scripts, programs that load their library later, files that cannot be read.
+    """
+    try:
+        with open(program, "rb") as file:
+            start = file.read(_READ_BYTES)
+    except OSError:
+        return None
+    if not start.startswith(b"\x7fELF"):
+        return None
+    return "pmix" if b"\0libmpi.so.40\0" in start else "pmi2" if b"\0libmpi.so.12\0" in start else None
 
 
 def mpi_type(chosen: str | None, default: str | None) -> str:

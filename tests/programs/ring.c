@@ -10,7 +10,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (argc > 1 && rank == 1)
-        MPI_Abort(MPI_COMM_WORLD, 13);
+        MPI_Abort(MPI_COMM_WORLD, 13), pause();
     if (rank == 0) {
         MPI_Sendrecv(&token, 1, MPI_INT, 1 % size, 0, &token, 1, MPI_INT, size - 1, 0, MPI_COMM_WORLD,
                      MPI_STATUS_IGNORE);
