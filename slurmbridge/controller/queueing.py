@@ -132,7 +132,7 @@ def size_allocated(world: World, job: JobRecord) -> None:
     shares = node_states.shares_of(job.allocation)
     job.num_nodes = str(len(shares))
     job.num_cpus = sum(share.cpus for share in shares)
-    tres = size.allocated_tres(shares)
+    tres = size.allocated_tres(shares, tuple(config.licenses(job.request.licenses or "").items()))
     job.billable = world.priorities.billing(tres, job.partition)
     job.tres_alloc = _with_billing(world, tres, job.partition)
 
