@@ -128,6 +128,10 @@ def test_what_is_asked_of_the_controller(argv: str, calls: list[tuple[Any, ...]]
 @pytest.mark.parametrize(("argv", "act", "prefix"), [
     ("update node=n1 weight=7", "update_node", "slurm_update error"),
     ("update part=debug state=up", "update_partition", "slurm_update error"),
+    ("update reservation=x duration=5", "update_reservation", "slurm_update error"),
+    ("delete reservation=x", "delete_reservation", "delete_reservation reservation=x"),
+    ("create reservation=x start=now duration=5 users=root nodes=n1", "create_reservation",
+     "Error creating the reservation"),
     ("create part=debug", "update_partition", "Error creating the partition"),
     ("delete part=debug", "delete_partition", "delete_partition part=debug")])
 def test_refusals_of_administration(code: int, text: str, argv: str, act: str, prefix: str) -> None:
@@ -148,7 +152,7 @@ def test_json_is_refused_clearly(argv: str) -> None:
     assert reply.stdout == "" and reply.exit_code == 1 and len(reply.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("argv", ["", "-o", "reboot n1", "power down n1", "token", "takeover", "update reservation=x",
+@pytest.mark.parametrize("argv", ["", "-o", "reboot n1", "power down n1", "token", "takeover",
                                   "create reservation=x", "delete node=n1", "setdebug 3", "listpids", "notify 1 hi"])
 def test_what_is_not_offered_says_so(argv: str) -> None:
     calls, reply = asked(*argv.split())

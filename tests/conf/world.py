@@ -10,7 +10,7 @@ from typing import Any
 from slurmbridge.controller.inventory import make_nodes, make_partitions
 from slurmbridge.slurm.conf import read_conf
 from slurmbridge.slurm.settings import SlurmConf
-from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord
+from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord, ReservationRecord
 from slurmbridge.views.session import Identity, Invocation, Reply
 
 DATA = Path(__file__).parent.parent / "data" / "conf"
@@ -25,6 +25,7 @@ class FakeViews:
     nodes: dict[str, NodeRecord]
     partitions: dict[str, PartitionRecord]
     jobs: dict[int, JobRecord] = field(default_factory=dict)
+    reservations: dict[str, ReservationRecord] = field(default_factory=dict)
     accounting: AssociationData = field(default_factory=lambda: AssociationData("lab"))
     boot_s: float = NOW_S - 48
     share_rows: list[dict[str, Any]] = field(default_factory=list)
