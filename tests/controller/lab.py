@@ -26,6 +26,7 @@ SlurmctldHost=here
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0
 MinJobAge=300
 KillWait=1
 MaxArraySize=100

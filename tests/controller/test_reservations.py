@@ -10,7 +10,6 @@ from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 
 HOUR_S = 3600
-AT_ONCE = "SchedulerParameters=batch_sched_delay=0\n"
 
 
 def asked(lab: Lab, **given: str) -> dict[str, str]:
@@ -34,7 +33,7 @@ def test_only_its_users_run_in_it_and_nobody_else_on_its_nodes() -> None:
         assert await refused(lab.submit(by=BOB, reservation="r0")) == errors.ESLURM_RESERVATION_ACCESS
         assert await refused(lab.submit(by=ALICE, reservation="r9")) == errors.ESLURM_RESERVATION_INVALID
         assert await refused(lab.acts.delete_reservation(ROOT, "r0")) == errors.ESLURM_RESERVATION_BUSY
-    in_lab(story, AT_ONCE)
+    in_lab(story)
 
 
 @pytest.mark.parametrize(("given", "code"), [
@@ -58,7 +57,7 @@ def test_what_cannot_be_reserved(given: dict[str, str], code: int) -> None:
         assert await refused(lab.acts.create_reservation(ROOT, asked(lab, **given))) == code
         assert await refused(lab.acts.create_reservation(ALICE, asked(lab))) == errors.ESLURM_ACCESS_DENIED
         assert list(lab.views.reservations) == ["first"]
-    in_lab(story, AT_ONCE)
+    in_lab(story)
 
 
 def test_nodes_and_cores_are_chosen_where_only_counts_are_given() -> None:
@@ -69,7 +68,7 @@ def test_nodes_and_cores_are_chosen_where_only_counts_are_given() -> None:
         assert first.nodes == ("n1", "n2") and not first.cores and first.core_count == 8
         assert second.cores == {"n3": (0, 1)} and second.cpu_count == 2
         assert await lab.acts.create_reservation(ROOT, asked(lab, name="", nodes="n3", flags="OVERLAP")) == "root_3"
-    in_lab(story, AT_ONCE)
+    in_lab(story)
 
 
 def test_a_daily_one_comes_again_and_others_end_with_their_jobs() -> None:
@@ -91,7 +90,7 @@ def test_a_daily_one_comes_again_and_others_end_with_their_jobs() -> None:
         held = lab.job(behind)
         assert (held.priority, held.reason, held.reason_desc) == (
             0, "ReservationDeleted", "Reservation once was deleted")
-    in_lab(story, AT_ONCE)
+    in_lab(story)
 
 
 def test_updates_change_all_or_nothing_and_outlive_a_restart() -> None:
@@ -113,7 +112,7 @@ def test_updates_change_all_or_nothing_and_outlive_a_restart() -> None:
         await lab.restart()
         assert not lab.views.reservations
         assert await lab.acts.create_reservation(ROOT, asked(lab, name="")) == "root_2"
-    in_lab(story, AT_ONCE)
+    in_lab(story)
 
 
 @pytest.mark.parametrize(("flags", "state", "nodes"), [
@@ -129,4 +128,4 @@ def test_lost_nodes_are_replaced(flags: str, state: str, nodes: tuple[str, ...])
         await lab.advance(1)
         lab.controller.reservations.run()
         assert lab.views.reservations["r0"].nodes == nodes
-    in_lab(story, AT_ONCE)
+    in_lab(story)
