@@ -84,9 +84,10 @@ def main() -> None:
             cpu_ms = (bridge.cpu_s() - used_s) * 1000 / step
             used_mb = bridge.resident_mb()
             submit, look = latency_ms(bridge, jobs[0]), latency_ms(bridge, bridge.frame("squeue", "-h", "-j", "1"))
-            print(f"{number * step:>8} pending: {per_s:6.0f} submissions/s ({cpu_ms:.2f} ms CPU each, passes included); "
-                  f"sbatch {submit[0]:.1f} ms (worst {submit[1]:.0f}), squeue -j {look[0]:.1f} ms (worst {look[1]:.0f}); "
-                  f"{used_mb:.0f} MB, {(used_mb - empty_mb) * 1024 / (number * step):.1f} KB a job", flush=True)
+            print(f"{number * step:>8} pending: {per_s:6.0f} submissions/s ({cpu_ms:.2f} ms CPU each, with passes); "
+                  f"sbatch {submit[0]:.1f} ms (worst {submit[1]:.0f}), squeue -j {look[0]:.1f} ms (worst "
+                  f"{look[1]:.0f}); {used_mb:.0f} MB, {(used_mb - empty_mb) * 1024 / (number * step):.1f} KB a job",
+                  flush=True)
     finally:
         bridge.stop()
 
