@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from slurmbridge.commands.common import user_name
 from slurmbridge.slurm.format import ListField
@@ -12,6 +12,22 @@ from slurmbridge.slurm.settings import PrioritySettings
 _WIRE = 1e6
 """Slurm sends doubles multiplied by this; the round trip can move the last bit, and with it a cut-off integer."""
 _HIGHEST = float(0xFFFFFFFF)
+
+
+T = TypeVar("T")
+
+
+def _each(make: Callable[[tuple[tuple[str, float], ...]], T], rows: Sequence[Mapping[str, float]]) -> list[T]:
+    """``make`` of each row's items, once for equal rows."""
+    known: dict[tuple[tuple[str, float], ...], T] = {}
+    result = []
+    for row in rows:
+        key = tuple(row.items())
+        found = known.get(key)
+        if found is None:
+            found = known[key] = make(key)
+        result.append(found)
+    return result
 
 
 class Table:
@@ -35,7 +51,7 @@ class Table:
 
     @cached_property
     def tres(self) -> list[dict[str, float]]:
-        return [{name: value * _WIRE / _WIRE for name, value in row.items()} for row in self.columns["tres"]]
+        return _each(lambda row: {name: value * _WIRE / _WIRE for name, value in row}, self.columns["tres"])
 
     @cached_property
     def priority(self) -> list[float]:
@@ -66,7 +82,11 @@ def _text(key: str) -> Texts:
 
 
 def _weighted(name: str) -> Texts:
-    return lambda table: [f"{value:.0f}" for value in table.factor(name)]
+    def texts(table: Table) -> list[str]:
+        values = table.factor(name)
+        known = {value: f"{value:.0f}" for value in set(values)}     # most jobs share theirs with others
+        return [known[value] for value in values]
+    return texts
 
 
 def _normalized(name: str, weight: Callable[[PrioritySettings], int]) -> Texts:
@@ -84,12 +104,15 @@ def _priorities_normalized(table: Table) -> list[str]:
 
 def _plain(key: str) -> Texts:
     """site and nice: 0 for jobs with a fixed priority."""
-    return lambda table: ["0" if fixed else f"{float(value):.0f}"
-                          for value, fixed in zip(table.columns[key], table.fixed)]
+    def texts(table: Table) -> list[str]:
+        values = table.columns[key]
+        known = {value: f"{float(value):.0f}" for value in set(values)}
+        return ["0" if fixed else known[value] for value, fixed in zip(values, table.fixed)]
+    return texts
 
 
 def _tres_weighted(table: Table) -> list[str]:
-    return [",".join([f"{name}={value:.0f}" for name, value in row.items() if value]) for row in table.tres]
+    return _each(lambda row: ",".join([f"{name}={value:.0f}" for name, value in row if value]), table.tres)
 
 
 def _tres_normalized(table: Table) -> list[str]:
