@@ -28,7 +28,8 @@ signal.signal(signal.SIGTERM, lambda number, frame: print(f"rank {rank}: bypassi
 if os.path.exists(checkpoint):
     with open(checkpoint) as file:
         step = json.load(file)
-print(f"rank {rank} of {world}, node {node_rank}, local {local_rank}, head {first}:{port}: from step {step}", flush=True)
+print(f"rank {rank} of {world}, node {node_rank}, local {local_rank}, head {first}:{port}: from step {step}",
+      flush=True)
 while step < steps:
     time.sleep(0.1)
     step += 1

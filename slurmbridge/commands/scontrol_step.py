@@ -38,7 +38,8 @@ def _lines(job: JobRecord, step: StepRecord, style: Style) -> Iterator[str]:
     if style.details and job.sluid:
         yield f"SLUID={job.sluid}"
     yield f"State={step.state} Partition={null(job.partition)} NodeList={compress(step.nodes, sort=True)}"
-    yield (f"Nodes={with_unit(len(step.nodes), '')} CPUs={0 if step.step_id in _SPECIAL else step.cpus} Tasks={step.num_tasks} Name={null(step.name)} "
+    cpus = 0 if step.step_id in _SPECIAL else step.cpus
+    yield (f"Nodes={with_unit(len(step.nodes), '')} CPUs={cpus} Tasks={step.num_tasks} Name={null(step.name)} "
            "Network=(null)")
     yield f"TRES={_tres(step)}"
     yield "ResvPorts=(null)"
