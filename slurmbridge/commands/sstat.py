@@ -128,7 +128,8 @@ def _row(job: JobRecord, step: StepRecord, live: Mapping[str, Any]) -> LiveStep:
     tres = {} if special else {name: count for name, count in step.tres.items() if name != "billing"}
     return LiveStep(
         step_name(job, step), tres, tuple(step.nodes), int(live.get("num_tasks", step.num_tasks)),
-        live.get("pids") or {}, int(live.get("cpu_khz", 0)), Stats(**live["stats"]) if "stats" in live else nothing, special)
+        live.get("pids") or {}, int(live.get("cpu_khz", 0)),
+        Stats(**live["stats"]) if "stats" in live else nothing, special)
 
 
 def _names(names: Sequence[str]) -> str:
