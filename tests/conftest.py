@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import os
 import pwd
+import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from sites import BIN, Site
+from sites import BIN, MakeSite, Site
 
 from slurmbridge.client import install
 
-MakeSite = Callable[..., Site]
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)    # ignored when we were started in a shell's background
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,3 +98,7 @@ class Site:
                 return state
             assert time.monotonic() < deadline, f"job {job} is {state!r} after {timeout_s} s, not {states}"
             time.sleep(0.05)
+
+
+MakeSite = Callable[..., Site]
+"""The fixture ``make_site``."""

@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from slurmbridge.accounting.errors import LedgerError
@@ -179,8 +179,14 @@ class Connection(asyncio.Protocol):
 
 
 def read_invocation(payload: bytes) -> Invocation:
-    """The ``R`` frame. Raises ValueError, KeyError or TypeError for what is not one."""
-    request = json.loads(payload)
+    """The ``R`` frame. Raises ValueError, KeyError or TypeError for what is not one.
+
+    Its texts are UTF-8, with other bytes as surrogate escapes; any other surrogate could not be written down again.
+    """
+    text = payload.decode()
+    request = json.loads(text)
+    if "\\ud" in text or "\\uD" in text:
+        "\0".join(_texts(request)).encode(errors="surrogateescape")
     if request.get("v") != 1:
         raise ValueError("protocol version")
     env: dict[str, str] = {}
@@ -201,6 +207,19 @@ def read_invocation(payload: bytes) -> Invocation:
         tty_columns=request.get("tty_columns"),
         stdin_is_tty=bool(request.get("stdin_tty", False)),
         groups=tuple(int(gid) for gid in request.get("groups") or ()))
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All strings in a JSON value, names included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
 
 
 class CommandServer:

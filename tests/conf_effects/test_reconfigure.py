@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import MakeSite
-from sites import Site
+from sites import MakeSite, Site
 
 
 def _rewrite(site: Site, *pairs: tuple[str, str]) -> None:

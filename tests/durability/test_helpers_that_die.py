@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,10 +19,9 @@ from end_to_end.killing import (
     spawner_pid,
     wait_until_idle,
 )
-from sites import Site
+from sites import MakeSite, Site
 
 CONF = "MinJobAge=3600\nSchedulerParameters=requeue_delay=0,bf_interval=1,sched_interval=1\n"
-MakeSite = Callable[..., Site]
 
 
 @pytest.fixture

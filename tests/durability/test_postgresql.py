@@ -3,15 +3,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from databases import PostgresServer
 from end_to_end.killing import Controller, Crew, eventually, processes_of, rows_of, wait_until_idle
-from sites import Site
+from sites import MakeSite, Site
 
 JOBS = 60
-MakeSite = Callable[..., Site]
 
 
 @pytest.fixture

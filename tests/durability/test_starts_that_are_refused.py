@@ -7,16 +7,14 @@ import os
 import socket
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from end_to_end.killing import daemons_of
-from sites import Site
+from sites import MakeSite, Site
 
 from slurmbridge.api.daemon import Options, StartError, prepare_state
-
-MakeSite = Callable[..., Site]
 
 
 def refused(site: Site, *options: str) -> str:

@@ -6,15 +6,14 @@ import contextlib
 import os
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from end_to_end.killing import Controller, eventually, processes_of, rows_of, wait_until_idle
-from sites import Site
+from sites import MakeSite, Site
 
 REFUSAL = "sbatch: error: Batch job submission failed: I/O error writing script/environment to file\n"
-MakeSite = Callable[..., Site]
 
 
 @pytest.fixture
