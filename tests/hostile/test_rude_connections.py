@@ -146,12 +146,21 @@ def test_a_large_queue_and_a_reader_that_sleeps(place: Site) -> None:
     place.ok("scancel", str(job))
 
 
+def nobody_waits(place: Site) -> None:
+    deadline = time.monotonic() + 30
+    while place.ok("squeue", "-h", "-o", "%A"):
+        assert time.monotonic() < deadline, place.ok("squeue")
+        time.sleep(0.1)
+
+
 @pytest.mark.parametrize("words", [
     ("srun", "-w", "nosuch,", "id"), ("srun", "-N8", "--exclusive", "sleep", "60"), ("salloc", "-N8", "sleep", "60"),
     ("sbatch", "--wait", "-N8", "--wrap", "sleep 60"), ("squeue", "-i", "1"), ("sbatch",), ("sinfo", "-i", "1"),
     ("scancel", "-i", "-u", "root")])
 def test_clients_killed_at_any_point(place: Site, words: tuple[str, ...]) -> None:
     """Nothing of theirs keeps anybody waiting, and an allocation for nobody is given back."""
+    place.ok("scancel", "-u", "root")
+    nobody_waits(place)
     for delay_s in (0.0, 0.003, 0.006, 0.01, 0.05, 0.3):
         with subprocess.Popen(list(words), env=place.env, cwd=place.work, stdin=subprocess.PIPE,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as client:
@@ -160,7 +169,4 @@ def test_clients_killed_at_any_point(place: Site, words: tuple[str, ...]) -> Non
     polite(place)
     if words[0] == "sbatch":
         place.ok("scancel", "-u", "root")
-    deadline = time.monotonic() + 30
-    while place.ok("squeue", "-h", "-o", "%A"):
-        assert time.monotonic() < deadline, place.ok("squeue")
-        time.sleep(0.1)
+    nobody_waits(place)
