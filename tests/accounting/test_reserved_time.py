@@ -1,6 +1,7 @@
 """Jobs in a reservation of this controller's: sacct names it, sreport counts the time."""
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from sites import Site
@@ -19,6 +20,7 @@ def test_a_job_in_a_reservation(make_site: Callable[..., Site]) -> None:
     assert number
     assert site.ok(*fields, "-j", str(job)).strip() == f"{number}|mine"
     assert site.ok(*fields, "-j", str(outside)).strip() == "|"
+    time.sleep(2.1)                           # usage is in whole seconds
     site.ok("scancel", str(job))
     site.wait_for(job, "CANCELLED")
     site.ok("scontrol", "delete", "ReservationName=mine")
