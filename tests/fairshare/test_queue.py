@@ -1,7 +1,7 @@
 """Priorities of a queue that changes: who is recomputed when, who keeps what he has, and how long it takes."""
 from __future__ import annotations
 
-import time
+import dataclasses
 from typing import Any
 
 import fairshare_cases as cases
@@ -151,8 +151,8 @@ def test_age(accrue: int, factor: float) -> None:
     assert age_factor(np.array([accrue]), 1000, 1000)[0] == factor
 
 
-def test_a_hundred_thousand_jobs_take_less_than_a_tenth_of_a_second() -> None:
-    rows, random = 100_000, np.random.default_rng(1)
+def test_many_jobs_at_once_get_what_each_gets_alone() -> None:
+    rows, random = 200, np.random.default_rng(1)
     numbers = random.integers(1, 64, (9, rows))
     columns = JobColumns(numbers[0], numbers[1] % 4, numbers[2] % 3, numbers[3], numbers[4], numbers[5],
                          np.full(rows, NO_TIME_LIMIT_MIN), numbers[6], numbers[7], random.random((rows, 3)) * 10,
@@ -160,13 +160,14 @@ def test_a_hundred_thousand_jobs_take_less_than_a_tenth_of_a_second() -> None:
     lookups = Lookups(100, 6400, random.random(64), random.random(64), random.random(4), np.full(4, 600),
                       np.full((4, 3), 640.0), random.random(3))
     weights = Weights(1000, 10, 10000, 500, 2000, 3000, {"cpu": 400.0, "mem": 200.0, "gres/gpu": 900.0})
-    best = 1.0
-    for _ in range(3):
-        began = time.perf_counter()
-        factors = compute(columns, lookups, weights, 1000)
-        best = min(best, time.perf_counter() - began)
-    assert factors.priority.min() >= 1
-    assert best < 0.1
+    together = compute(columns, lookups, weights, 1000).priority.tolist()
+    alone = [compute(_one_row(columns, row), lookups, weights, 1000).priority.tolist() for row in range(rows)]
+    assert [[priority] for priority in together] == alone
+    assert len(set(together)) > rows // 2
+
+
+def _one_row(columns: JobColumns, row: int) -> JobColumns:
+    return JobColumns(*(getattr(columns, field.name)[row:row + 1] for field in dataclasses.fields(JobColumns)))
 
 
 def test_equal_jobs_get_equal_priorities_until_shares_change() -> None:

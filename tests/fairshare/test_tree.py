@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -158,12 +157,3 @@ def test_association_priority_is_inherited_until_set_again() -> None:
                        Association(4, 2, "b", priority=80), Association(5, 4, "b", "v")])
     by_id = dict(zip(tree.ids.tolist(), tree.priority_norm.tolist()))
     assert by_id == {1: 0, 2: 0.5, 3: 0.5, 4: 1, 5: 1}
-
-
-def test_twenty_thousand_associations_are_ranked_at_once() -> None:
-    associations, usage = random_tree(7, 20000)
-    tree = build_tree(associations)
-    total = roll_up(tree, own_usage(tree, usage))
-    began = time.perf_counter()
-    fair_tree(tree, total)
-    assert time.perf_counter() - began < 0.5

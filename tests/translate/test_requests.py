@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -167,12 +166,10 @@ def test_bytes_that_are_no_text_survive() -> None:
     assert request.name == "\udcff\udcfe"
 
 
-def test_large_inputs_are_quick() -> None:
-    start = time.process_time()
-    one("job.sh", data=b"#!/bin/sh\n#SBATCH -n2\n" + b"echo hello\n" * 1_000_000)
-    one("job.sh", script="#SBATCH -n 2 --comment='a b' -t 5\n" * 1000)
-    one("job.sh", script="# x\n" * 100_000)
-    assert time.process_time() - start < 5
+def test_large_inputs_are_read_whole() -> None:
+    assert one("job.sh", data=b"#!/bin/sh\n#SBATCH -n2\n" + b"echo hello\n" * 1_000_000).num_tasks == 2
+    assert one("job.sh", script="#SBATCH -n 2 --comment='a b' -t 5\n" * 1000).comment == "a b"
+    assert one("job.sh", script="# x\n" * 100_000 + "#SBATCH -n 3\n").num_tasks == 3
 
 
 def test_reading_options_imports_little() -> None:
