@@ -5,70 +5,34 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from slurmbridge.commands.conversation import Conversation
 from slurmbridge.slurm.errors import SlurmError
-from slurmbridge.slurm.format import ColumnField, ColumnPrinter
 from slurmbridge.views.associations import Tree
 from slurmbridge.views.directory import Draft
-from slurmbridge.views.records import AssociationData
-from slurmbridge.views.session import Reply, Session
+from slurmbridge.views.session import Session
 
 PATIENCE_S = 30.0
 COMMIT = "Would you like to commit changes?"
 
 
-class Talk:
+class Talk(Conversation):
     """Flags of the command line, collected output, and the state of standard input."""
 
     def __init__(self, session: Session, env: Mapping[str, str]) -> None:
-        self.session = session
+        super().__init__(session)
         self.env = env
         self.immediate = False
         self.readonly = False
         self.with_assoc = False
-        self.header = True
-        self.parsable = ""
         self.quiet = False
         self.verbosity = 0
-        self.exit_code = 0
         self.coming_qos: frozenset[str] = frozenset()   # that the file being loaded will add
-        self._out: list[str] = []
-        self._err: list[str] = []
         self._input = b""
         self._at_end = False
 
     # ---------------------------------------------------------------------------------------------------- speaking
-    def say(self, text: str) -> None:
-        self._out.append(text)
-
-    def warn(self, text: str) -> None:
-        """On standard error, without effect on the exit code."""
-        self._err.append(text)
-
-    def complain(self, text: str) -> None:
-        """On standard error; the command will exit with 1."""
-        self._err.append(text)
-        self.exit_code = 1
-
     def log_error(self, text: str) -> None:
         self._err.append(f"sacctmgr: error: {text}\n")
-
-    def reply(self) -> Reply:
-        reply = Reply("".join(self._out), "".join(self._err), self.exit_code)
-        self._out, self._err = [], []
-        return reply
-
-    async def flush(self) -> None:
-        reply = self.reply()
-        if reply.stdout:
-            await self.session.write_stdout(reply.stdout)
-        if reply.stderr:
-            await self.session.write_stderr(reply.stderr)
-
-    def table(self, columns: Sequence[ColumnField[Mapping[str, str | None]]],
-              rows: Sequence[Mapping[str, str | None]]) -> None:
-        """Prints rows as the flags -n, -p and -P want them."""
-        printer = ColumnPrinter(columns, parsable=self.parsable, header=self.header)
-        self.say(printer.header_text() + printer.rows(rows))
 
     # ----------------------------------------------------------------------------------------------------- asking
     async def _more(self) -> bool:
@@ -114,10 +78,6 @@ class Talk:
         return line.decode("utf-8", "surrogateescape")
 
     # --------------------------------------------------------------------------------------------------- the data
-    @property
-    def data(self) -> AssociationData:
-        return self.session.views.accounting
-
     @property
     def cluster(self) -> str:
         return self.data.cluster

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from slurmbridge.commands.common import Stop, time_texts
-from slurmbridge.slurm.format import ColumnField, ColumnPrinter
+from slurmbridge.commands.conversation import Conversation
 from slurmbridge.slurm.zones import Zone
-from slurmbridge.views.records import AssociationData
-from slurmbridge.views.session import Reply, Session
+from slurmbridge.views.session import Session
 
 RULE = "-" * 80 + "\n"
 Counts = Mapping[int, int]
@@ -60,15 +59,14 @@ def usage_width(seconds: int, unit: Unit) -> int:
     return max(8, len(str(seconds))) + (9 if unit.percent and unit.divisor is not None else 0)
 
 
-class Talk:
+class Talk(Conversation):
     """Flags of the command line and what was said so far."""
 
     def __init__(self, session: Session, env: Mapping[str, str]) -> None:
-        self.session, self.env = session, env
+        super().__init__(session)
+        self.env = env
         self.now = int(session.now())
         self.zone = Zone.of(env)
-        self.header = True
-        self.parsable = ""
         self.quiet = 0                        # 1: -Q, -1: -v
         self.unit = UNITS[4]
         self.sort_by_name = False
@@ -79,15 +77,8 @@ class Talk:
         self.wants_node = False
         self.top_count: int | None = 10
         self.flat_view = self.account_as_parent = self.tree = False   # once said, they hold for the conversation
-        self.exit_code = 0
-        self._out: list[str] = []
-        self._err: list[str] = []
         self.text_of, warning = time_texts("sreport", env, self.now)
         self.warn(warning)
-
-    @property
-    def data(self) -> AssociationData:
-        return self.session.views.accounting
 
     @property
     def cluster(self) -> str:
@@ -98,30 +89,6 @@ class Talk:
         return "CPU" if self.tres_text is None else "TRES"
 
     # --- speaking
-    def say(self, text: str) -> None:
-        self._out.append(text)
-
-    def warn(self, text: str) -> None:
-        """On standard error, without effect on the exit code."""
-        self._err.append(text)
-
-    def complain(self, text: str) -> None:
-        """On standard error; the command will exit with 1."""
-        self._err.append(text)
-        self.exit_code = 1
-
-    def reply(self) -> Reply:
-        reply = Reply("".join(self._out), "".join(self._err), self.exit_code)
-        self._out, self._err = [], []
-        return reply
-
-    async def flush(self) -> None:
-        reply = self.reply()
-        if reply.stdout:
-            await self.session.write_stdout(reply.stdout)
-        if reply.stderr:
-            await self.session.write_stderr(reply.stderr)
-
     def fatal(self, text: str) -> Stop:
         """Ends the program."""
         self._err.append(f"sreport: fatal: {text}\n")
@@ -137,10 +104,6 @@ class Talk:
         what = "" if self.unit.divisor is None else f"{usage_name} "
         self.say(f"{RULE}{title} {self.text_of(start_s)} - {self.text_of(end_s - 1)}{length}\n"
                  f"Usage reported in {what}{self.unit.label}\n{RULE}")
-
-    def table(self, columns: Sequence[ColumnField[Row]], rows: Sequence[Row]) -> None:
-        printer = ColumnPrinter(columns, parsable=self.parsable, header=self.header)
-        self.say(printer.header_text() + printer.rows(rows))
 
     def amount(self, seconds: int, total: int) -> str:
         return amount(seconds, total, self.unit)

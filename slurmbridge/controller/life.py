@@ -205,7 +205,7 @@ class JobLife:
             job.killed_by_uid = cause.uid
             job.reason = job.reason if cause.reason == "None" else cause.reason
         else:
-            job.reason = "DeadLine"
+            job.reason = "DeadLine" if event is Event.DEADLINE else cause.reason
         job.num_nodes = job.num_nodes.partition("-")[0]
         if job.sched_nodes and job.oversubscribe in ("NO", "EXCLUSIVE"):
             job.num_cpus = sum(world.nodes[name].cpus for name in expand(job.sched_nodes) if name in world.nodes)
@@ -340,8 +340,7 @@ class JobLife:
         job.failed_node = cause.node
         if not job.request.batch or not job.requeue:
             job.reason, job.reason_desc = "JobLaunchFailure", cause.description
-            self.apply(job, Event.CANCEL, Cause(reason="JobLaunchFailure"))
-            job.state = states.NODE_FAIL if cause.node else states.FAILED
+            self.apply(job, Event.ABANDON_NODE if cause.node else Event.ABANDON, Cause(reason="JobLaunchFailure"))
             return
         if cause.node:
             return

@@ -37,6 +37,8 @@ class Event(Enum):
     REQUEUE = auto()
     SUSPEND = auto()
     RESUME = auto()
+    ABANDON = auto()        # it could not be started and must not be tried again
+    ABANDON_NODE = auto()   # the same, and a node is to blame
     PURGE = auto()
 
 
@@ -77,6 +79,9 @@ TABLE: dict[tuple[Phase, Event], Rule] = {
         Phase.STARTING, states.RUNNING, add=_CF, remove=_WAITING, actions=("allocate", "launch")),
     (Phase.PENDING, Event.CANCEL): _END_PENDING,
     (Phase.PENDING, Event.DEADLINE): Rule(Phase.ENDED, states.DEADLINE, remove=_WAITING, actions=("end_unstarted",)),
+    (Phase.PENDING, Event.ABANDON): Rule(Phase.ENDED, states.FAILED, remove=_WAITING, actions=("end_unstarted",)),
+    (Phase.PENDING, Event.ABANDON_NODE): Rule(
+        Phase.ENDED, states.NODE_FAIL, remove=_WAITING, actions=("end_unstarted",)),
     (Phase.STARTING, Event.STARTED): Rule(Phase.RUNNING, states.RUNNING, remove=_CF, actions=("running",)),
     (Phase.STARTING, Event.LAUNCH_FAILED): Rule(
         Phase.PENDING, states.PENDING, remove=_TRANSIENT,
@@ -138,7 +143,7 @@ IGNORED: frozenset[tuple[Phase, Event]] = frozenset(
     (phase, event) for phase in Phase for event in Event
     if (phase, event) not in TABLE and (phase, event) not in REFUSED
     and (event in {Event.START, Event.STARTED, Event.LAUNCH_FAILED, Event.EXITED, Event.FINISHED, Event.TIME_OUT,
-                   Event.DEADLINE, Event.NODE_FAILED, Event.PREEMPT, Event.PURGE}))
+                   Event.DEADLINE, Event.NODE_FAILED, Event.PREEMPT, Event.ABANDON, Event.ABANDON_NODE, Event.PURGE}))
 
 
 class Refusal(Exception):
