@@ -5,12 +5,13 @@ made from sums over all shares and remembered, and so is what each node could th
 """
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from slurmbridge.scheduling.columns import (
+    FOREVER_S,
     BoolArray,
     ClusterColumns,
     Counts,
@@ -28,6 +29,13 @@ from slurmbridge.scheduling.timeline import bits
 
 _KEPT = 256
 Row = tuple[int, int, int, int]
+End = tuple[int, int]
+"""(end, job id): jobs that end in the same second are gone one after another."""
+
+
+def by_time(until_s: int) -> End:
+    """All jobs that end by then."""
+    return until_s, FOREVER_S
 
 
 @dataclass(slots=True)
@@ -47,14 +55,14 @@ class Future:
         self.columns = state.snapshot.cluster
         self.jobs: list[RunningJob] = []
         self.starts: list[RunningJob] = []
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[End, _Entry] = {}
         self._earliest: Earliest | None = None
         self._able: dict[tuple[int, int], int] = {}
         self._build(list(state.running.values()))
 
     def _build(self, jobs: list[RunningJob]) -> None:
         """Sorts the jobs by end and lays their shares out as arrays."""
-        jobs = sorted((j for j in jobs if not j.suspended), key=_by_end)
+        jobs = sorted((j for j in jobs if not j.suspended), key=end_of)
         self.jobs = jobs
         self.end_s: IntArray = np.array([j.end_s for j in jobs], dtype=np.int64)
         rows = [self._rows(i, job) for i, job in enumerate(jobs)]
@@ -77,7 +85,7 @@ class Future:
     def add(self, job: RunningJob) -> None:
         """A job that the pass starts takes its place among the others."""
         self.starts.append(job)
-        at = bisect_left(self.jobs, _by_end(job), key=_by_end)
+        at = bisect_left(self.jobs, end_of(job), key=end_of)
         self.jobs.insert(at, job)
         self.end_s = np.insert(self.end_s, at, job.end_s)
         found = self._rows(at, job)
@@ -92,13 +100,13 @@ class Future:
         out[self.shares[0, nodes[self.shares[1]]]] = True
         return out
 
-    def at(self, until_s: int) -> Counts:
-        """Counts once all jobs that end by ``until_s`` are gone."""
-        return self._entry(until_s).counts
+    def at(self, until: End) -> Counts:
+        """Counts once all jobs up to this end are gone."""
+        return self._entry(until).counts
 
-    def fitting(self, question: Question, until_s: int, nodes: BoolArray) -> Fit | None:
+    def fitting(self, question: Question, until: End, nodes: BoolArray) -> Fit | None:
         """What the candidates offer then, without those that are closed to the job; None when a required node is."""
-        entry = self._entry(until_s)
+        entry = self._entry(until)
         key = (id(question.demand), question.whole, question.share, question.partition.name, question.min_cpus,
                question.num_tasks, question.job_min_nodes)
         known = entry.fits.get(key)
@@ -131,10 +139,10 @@ class Future:
         """Whether any job should have ended by then."""
         return bool(len(self.end_s)) and int(self.end_s[0]) <= until_s
 
-    def _entry(self, until_s: int) -> _Entry:
-        """The remembered counts of the time, with the jobs started since taken out of them."""
-        gone = int(np.searchsorted(self.end_s, until_s, side="right"))
-        key = int(self.end_s[gone - 1]) if gone else 0
+    def _entry(self, until: End) -> _Entry:
+        """The remembered counts of that moment, with the jobs started since taken out of them."""
+        gone = bisect_right(self.jobs, until, key=end_of)
+        key = end_of(self.jobs[gone - 1]) if gone else (0, 0)
         entry = self._entries.pop(key, None)
         if entry is None:
             entry = _Entry(self._counts(gone), len(self.starts))
@@ -142,7 +150,7 @@ class Future:
                 self._entries.pop(next(iter(self._entries)))
         self._entries[key] = entry
         for job in self.starts[entry.seen:]:
-            if job.end_s > until_s:
+            if end_of(job) > until:
                 count_job(self.columns, entry.counts, job, 1)
         entry.seen = len(self.starts)
         return entry
@@ -161,14 +169,14 @@ class Future:
         for kind in range(len(counts.gres_free)):
             mine = devices[:, devices[2] == kind]
             counts.gres_free[kind] += _sums(mine[1], mine[3], nodes)
-        until_s = int(self.end_s[gone - 1])
+        until = end_of(self.jobs[gone - 1])
         for job in self.special:
-            if job.end_s <= until_s:
+            if end_of(job) <= until:
                 _forget_special(self.columns, counts, job)
         return counts
 
 
-def _by_end(job: RunningJob) -> tuple[int, int]:
+def end_of(job: RunningJob) -> End:
     return job.end_s, job.job_id
 
 

@@ -13,7 +13,7 @@ from slurmbridge.scheduling import features as feature_grammar
 from slurmbridge.scheduling.columns import FOREVER_S, BoolArray
 from slurmbridge.scheduling.demand import Demand, Question
 from slurmbridge.scheduling.features import COUNTED, Feature
-from slurmbridge.scheduling.future import Future
+from slurmbridge.scheduling.future import End, Future, by_time, end_of
 from slurmbridge.scheduling.select import Selected, can_with
 from slurmbridge.scheduling.timeline import bits
 
@@ -46,30 +46,33 @@ def will_run(future: Future, question: Question, nodes: BoolArray, window: Windo
     """Tests the nodes now, then after each window of ended jobs."""
     completing, packed = future.columns.completing, bits(nodes)
     if window.start_s <= window.now_s:
-        found = _test(future, question, 0, nodes, packed, prefer_busy=False, avoid=completing)
+        found = _test(future, question, by_time(0), nodes, packed, prefer_busy=False, avoid=completing)
         if found is not None:
             return Answer(window.now_s, found)
         if window.now_only:
             return None
     if window.start_s > window.now_s or completing.any() or future.ended_by(window.start_s):
-        found = _test(future, question, window.start_s, nodes, packed, prefer_busy=False, avoid=None)
+        found = _test(future, question, by_time(window.start_s), nodes, packed, prefer_busy=False, avoid=None)
         if found is not None:
             return Answer(window.now_s, found)
     return _after_ends(future, question, nodes, packed, window)
 
 
-def _test(future: Future, question: Question, until_s: int, nodes: BoolArray, packed: int, *, prefer_busy: bool,
+def _test(future: Future, question: Question, until: End, nodes: BoolArray, packed: int, *, prefer_busy: bool,
           avoid: BoolArray | None) -> Selected | None:
-    if not future.may_fit(question, packed, until_s):
+    if not future.may_fit(question, packed, until[0]):
         return None
-    fitted = future.fitting(question, until_s, nodes)
+    fitted = future.fitting(question, until, nodes)
     if fitted is None:
         return None
-    return can_with(question, fitted, future.at(until_s), prefer_busy=prefer_busy, avoid=avoid)
+    return can_with(question, fitted, future.at(until), prefer_busy=prefer_busy, avoid=avoid)
 
 
 def _after_ends(future: Future, question: Question, nodes: BoolArray, packed: int, window: Window) -> Answer | None:
-    """Removes jobs by their ends. The windows are aligned to 30 s of the first end and double after each failure."""
+    """Removes jobs by their ends. The windows are aligned to 30 s of the first end and double after each failure.
+
+    Of jobs that end in the same second some may go with one window and some with the next, as in Slurm: a window ends
+    where the job after the one that was removed last ends too late, and a job on other nodes in between hides that."""
     ends = future.end_s
     first = int(np.searchsorted(ends, window.start_s, side="right"))
     last = int(np.searchsorted(ends, window.end_s, side="right")) if window.end_s else len(ends)
@@ -85,7 +88,7 @@ def _after_ends(future: Future, question: Question, nodes: BoolArray, packed: in
         stop = max(at, int(np.searchsorted(following, aligned_s + width_s, side="right")))
         stop = min(stop, len(candidates) - 1)
         job = int(candidates[stop])
-        found = _test(future, question, int(ends[job]), nodes, packed, prefer_busy=window.prefer_busy,
+        found = _test(future, question, end_of(future.jobs[job]), nodes, packed, prefer_busy=window.prefer_busy,
                       avoid=None)
         if found is not None:
             holds = future.overlapping(found.nodes)

@@ -15,8 +15,10 @@ from slurmbridge.scheduling.size import pending_size
 from slurmbridge.scheduling.snapshot import BACKFILL, REASONS, Expected, Plan, Snapshot, Start
 from slurmbridge.slurm.hostlist import compress
 
-CASES = [json.loads(line) for line in (
-    Path(__file__).parent.parent / "data/scheduling/queues.jsonl").read_text().splitlines()]
+DATA = Path(__file__).parent.parent / "data/scheduling"
+CASES = [json.loads(line) for name in ("queues.jsonl", "queues_again.jsonl")
+         for line in (DATA / name).read_text().splitlines()]
+"""``repeat``: the same queue once more, where Slurm itself gave another answer than the first time."""
 MINUTE = 1_800_000_000
 UID = 1
 
