@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := slurmbridge tests benchmarks
+SOURCES := slurmbridge schedulers images tests benchmarks
 # the newest Python from 3.11 on; PYTHON=... chooses another
 PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if $(shell $(p) -c 'import sys; print(1) if sys.version_info >= (3, 11) else 0' 2>/dev/null),$(p))))
 
@@ -30,7 +30,7 @@ $(VENV)/.tested: pyproject.toml $(VENV)/.installed
 
 test: install $(VENV)/.tested
 	@tests/setup.sh
-	$(BIN)/python -m pytest -n 2 tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
 	@$(MAKE) --no-print-directory lint
 
 lint: $(VENV)/.tested

@@ -49,7 +49,7 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 def up(state: StateOption = None,
        slurm_conf: Annotated[Path | None, typer.Option("--slurm-conf", help="The site's slurm.conf.")] = None,
        config: Annotated[str | None, typer.Option("--config", help="slurmbridge.yaml.")] = None,
-       engine: Annotated[str | None, typer.Option("--engine", help="local | simulated")] = None,
+       engine: Annotated[str | None, typer.Option("--engine", help="local | simulated | kubernetes")] = None,
        foreground: Annotated[bool, typer.Option("--foreground", help="Do not detach.")] = False,
        clock: Annotated[float | None, typer.Option("--clock", help="What time it shall stay (epoch seconds).")] = None,
        ) -> None:
@@ -61,12 +61,13 @@ def up(state: StateOption = None,
     except ConfigError as error:
         fail(str(error))
     chosen = engine or settings.engine
-    if chosen not in ("local", "simulated"):
-        fail(f"unknown engine {chosen!r} (local, simulated)")
+    if chosen not in ("local", "simulated", "kubernetes"):
+        fail(f"unknown engine {chosen!r} (local, simulated, kubernetes)")
     conf = slurm_conf or settings.slurm_conf
     options = Options(
         state=_state(state or settings.state), slurm_conf=conf.absolute() if conf else None, engine=chosen,
-        database=settings.database, socket=settings.socket, log=settings.log, clock_epoch=clock)
+        database=settings.database, socket=settings.socket, log=settings.log, clock_epoch=clock,
+        config=Path(config).absolute() if config else None)
     try:
         if foreground:
             run_foreground(options)

@@ -27,8 +27,9 @@ from slurmbridge.api import admin_commands
 from slurmbridge.api.identity import Identities
 from slurmbridge.api.server import CommandServer, take_socket_path
 from slurmbridge.cluster.port import Engine
-from slurmbridge.controller.default_conf import default_conf_text
-from slurmbridge.controller.inventory import make_nodes
+from slurmbridge.controller.config import ConfigError, read_config
+from slurmbridge.controller.default_conf import cluster_conf_text, default_conf_text
+from slurmbridge.controller.inventory import add_found_nodes, make_nodes
 from slurmbridge.controller.service import Controller
 from slurmbridge.slurm.conf import ConfError, read_conf
 from slurmbridge.slurm.settings import SlurmConf
@@ -55,6 +56,7 @@ class Options:
     socket: Path | None = None
     log: Path | None = None
     clock_epoch: float | None = None
+    config: Path | None = None                # slurmbridge.yaml, for what its engine's section says
 
     @property
     def socket_path(self) -> Path:
@@ -86,26 +88,47 @@ def load_conf(options: Options) -> SlurmConf:
         if path is None:
             path = options.state / "slurm.conf"
             if not path.exists():
-                path.write_text(default_conf_text(), encoding="utf-8")
+                text = cluster_conf_text() if options.engine == "kubernetes" else default_conf_text()
+                path.write_text(text, encoding="utf-8")
         conf = read_conf(str(path))
     except ConfError as error:
         raise StartError(str(error)) from None
     except OSError as error:
         raise StartError(f"{error.filename or path}: {error.strerror}") from None
-    if not conf.nodes:
+    if not conf.nodes and options.engine != "kubernetes":
         raise StartError(f"{path}: no NodeName line")
     if not conf.partitions:
         raise StartError(f"{path}: no PartitionName line")
     return conf
 
 
-def make_engine(options: Options, conf: SlurmConf, clock: Callable[[], float]) -> Engine:
+async def make_engine(options: Options, conf: SlurmConf, clock: Callable[[], float]) -> Engine:
+    """``conf`` gets the nodes that the engine knows and the file does not. Raises StartError."""
+    if options.engine == "kubernetes":
+        return await _kubernetes(options, conf, clock)
     nodes = list(make_nodes(conf, clock()).values())
     if options.engine == "simulated":
         from slurmbridge.cluster.simulated.engine import SimulatedEngine
         return SimulatedEngine(nodes, options.state, clock=clock)
     from slurmbridge.cluster.local.engine import LocalEngine
     return LocalEngine(nodes, options.state, controller_url=options.address)
+
+
+async def _kubernetes(options: Options, conf: SlurmConf, clock: Callable[[], float]) -> Engine:
+    from slurmbridge.cluster.kubernetes.api import ApiError
+    from slurmbridge.cluster.kubernetes.credentials import CredentialError
+    from slurmbridge.cluster.kubernetes.engine import KubernetesEngine
+    try:
+        settings = read_config(str(options.config) if options.config else None).kubernetes
+        engine = KubernetesEngine(settings, conf.cluster_name, kill_wait_s=conf.kill_wait_s, clock=clock)
+        await engine.open()
+    except (ConfigError, CredentialError, LookupError) as error:
+        raise StartError(str(error)) from None
+    except ApiError as error:
+        raise StartError(f"Kubernetes: {error}") from None
+    conf.found_nodes = engine.node_lines()
+    add_found_nodes(conf)
+    return engine
 
 
 def prepare_state(options: Options) -> None:
@@ -147,7 +170,7 @@ def remembered_options(state: Path) -> Options:
         raise StartError(f"{state / REMEMBERED}: {error.strerror}") from None
     except ValueError:
         raise StartError(f"{state / REMEMBERED}: cannot be read") from None
-    paths = {name: Path(plain[name]) for name in ("slurm_conf", "socket", "log") if plain.get(name)}
+    paths = {name: Path(plain[name]) for name in ("slurm_conf", "socket", "log", "config") if plain.get(name)}
     return Options(state=state, engine=plain.get("engine") or "local", database=plain.get("database"), **paths)
 
 
@@ -165,7 +188,7 @@ async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only
         conf = load_conf(options)
         remember_options(options)
         queries = Queries(database)
-        controller = Controller(conf, make_engine(options, conf, clock), ledger, clock,
+        controller = Controller(conf, await make_engine(options, conf, clock), ledger, clock,
                                 queries, options.address)
         await controller.start()
     except (StartError, LedgerError, OSError, ValueError, RuntimeError) as error:

@@ -8,6 +8,8 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from slurmbridge.cluster.kubernetes.settings import KubernetesSettings
+
 
 class ConfigError(Exception):
     """slurmbridge.yaml cannot be used. ``str()`` is one line."""
@@ -18,12 +20,13 @@ class Config(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    engine: Literal["local", "simulated"] = "local"
+    engine: Literal["local", "simulated", "kubernetes"] = "local"
     state: Path | None = None
     slurm_conf: Path | None = None
     database: str | None = Field(default=None, description="ledger: a path, sqlite:///PATH or postgresql://…")
     socket: Path | None = Field(default=None, description="where commands connect; default STATE/slurmbridge.sock")
     log: Path | None = None
+    kubernetes: KubernetesSettings = Field(default_factory=KubernetesSettings)
 
 
 def read_config(path: str | None) -> Config:
@@ -55,7 +58,10 @@ def _below(folder: Path, config: Config) -> Config:
     database = config.database
     if database and "://" not in database:
         database = str(folder / database)
-    return config.model_copy(update={**places, "database": database})
+    kubernetes = config.kubernetes
+    if kubernetes.kubeconfig is not None:
+        kubernetes = kubernetes.model_copy(update={"kubeconfig": folder / kubernetes.kubeconfig})
+    return config.model_copy(update={**places, "database": database, "kubernetes": kubernetes})
 
 
 def default_state() -> Path:

@@ -10,6 +10,15 @@ import socket
 from dataclasses import dataclass
 
 NODES = 4
+_PRIORITIES = """\
+PriorityType=priority/multifactor
+PriorityWeightAge=1000
+PriorityWeightFairshare=10000
+PriorityWeightJobSize=500
+PriorityWeightPartition=1000
+PriorityWeightQOS=2000
+FirstJobId=1
+"""
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -49,15 +58,24 @@ SelectTypeParameters=CR_Core_Memory
 SchedulerType=sched/backfill
 MpiDefault=pmi2
 TaskPlugin=task/cgroup
-PriorityType=priority/multifactor
-PriorityWeightAge=1000
-PriorityWeightFairshare=10000
-PriorityWeightJobSize=500
-PriorityWeightPartition=1000
-PriorityWeightQOS=2000
-FirstJobId=1
-NodeName=node[1-{NODES}] NodeHostname={found.host} NodeAddr=127.0.0.1 CPUs={found.cpus} Boards=1 \
+{_PRIORITIES}NodeName=node[1-{NODES}] NodeHostname={found.host} NodeAddr=127.0.0.1 CPUs={found.cpus} Boards=1 \
 Sockets=1 CoresPerSocket={found.cpus} ThreadsPerCore=1 RealMemory={memory_mb} State=UNKNOWN
 PartitionName=main Nodes=node[1-{NODES}] Default=YES MaxTime=UNLIMITED State=UP \
 DefMemPerCPU={max(memory_mb // found.cpus, 1)}
+"""
+
+
+def cluster_conf_text() -> str:
+    """The text of the file where an engine knows the nodes: all of them in one partition."""
+    return f"""\
+# Written by slurmbridge up: all nodes of the cluster in one partition. Edit it, or use --slurm-conf.
+ClusterName=kubernetes
+SlurmctldHost={this_machine().host}
+SlurmUser=root
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerType=sched/backfill
+MpiDefault=pmi2
+GresTypes=gpu
+{_PRIORITIES}PartitionName=main Nodes=ALL Default=YES MaxTime=UNLIMITED State=UP DefMemPerCPU=1024
 """

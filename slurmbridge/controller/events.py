@@ -215,6 +215,8 @@ class EngineNews:
                 node.reason = str(data.get("reason") or "") if node.base_state == "DOWN" else node.reason
                 node.reason_s = news.at_s
                 world.node_changed(node)
+        if "drain" in data and nodes.drain_by_engine(node, str(data["drain"]), news.at_s):
+            world.node_changed(node)
         nodes.show_to_scheduler(node, world.columns)
         if node.base_state == "DOWN":
             self.fail_node(node.name)

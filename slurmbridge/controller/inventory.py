@@ -25,6 +25,12 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(expand(compress(found, unique=True))) if found else ()
 
 
+def add_found_nodes(conf: SlurmConf) -> None:
+    """Nodes that the engine has and slurm.conf does not name are as the engine says."""
+    for name, line in conf.found_nodes.items():
+        conf.nodes.setdefault(name, line)
+
+
 def make_nodes(conf: SlurmConf, now_s: float) -> dict[str, NodeRecord]:
     """A record for every node of the configuration, by name, sorted as Slurm sorts its node table."""
     names = in_order(conf.nodes)

@@ -104,6 +104,28 @@ def is_available(node: NodeRecord) -> bool:
     return node.base_state not in ("DOWN", "UNKNOWN", "FUTURE", "ERROR") and not node.flags & NOT_SCHEDULABLE
 
 
+def drain_by_engine(node: NodeRecord, reason: str, at_s: float) -> bool:
+    """The engine wants no new jobs there ("": no such wish). A drain that somebody else has set is left alone.
+
+    Whether anything changed.
+    """
+    if reason == node.engine_drain:
+        return False
+    owned = bool(node.engine_drain) and node.reason == node.engine_drain
+    if reason and (owned or not node.flags & {"DRAIN", "FAIL"}):
+        node.flags.add("DRAIN")
+        node.reason, node.reason_user, node.reason_uid, node.reason_s = reason, "root", 0, at_s
+        node.engine_drain = reason
+        return True
+    if not reason:
+        node.engine_drain = ""
+        if owned:
+            node.flags.discard("DRAIN")
+            node.reason, node.reason_user, node.reason_uid, node.reason_s = "", "", None, None
+            return True
+    return False
+
+
 def show_to_scheduler(node: NodeRecord, columns: ClusterColumns) -> None:
     """Tells the columns what the node's state means."""
     if node.name in columns.index:

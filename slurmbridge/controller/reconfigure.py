@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 
 from slurmbridge.accounting.operations import SavePartition
 from slurmbridge.controller import queueing
-from slurmbridge.controller.inventory import make_partitions
+from slurmbridge.controller.inventory import add_found_nodes, make_partitions
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling import config
 from slurmbridge.slurm import errors
@@ -31,6 +31,8 @@ def reconfigure(world: World, delete_partition: Callable[[str], None]) -> None:
         new = read_conf(conf.path)
     except ConfError as error:
         raise SlurmError(errors.ESLURM_NOT_SUPPORTED, str(error)) from None
+    new.found_nodes = conf.found_nodes
+    add_found_nodes(new)
     _check(conf, new)
     changed = [line for name, line in new.nodes.items()
                if (line.weight, line.features) != (conf.nodes[name].weight, conf.nodes[name].features)]

@@ -39,8 +39,11 @@ def file_name(pattern: str, order: RunOrder) -> str:
         node_name=order.nodes[0].name, user_name=order.user_name, job_name=order.name, restarts=order.restart)
 
 
-def open_files(order: RunOrder) -> BatchFiles:
-    """Opens with this process's rights and the job's umask. Raises CannotOpen."""
+def open_files(order: RunOrder, log_fd: int | None = None) -> BatchFiles:
+    """Opens with this process's rights and the job's umask. Raises CannotOpen.
+
+    ``log_fd`` takes output whose folder does not exist here.
+    """
     request = order.request
     default = "slurm-%A_%a.out" if order.array_task_id is not None else "slurm-%j.out"
     append = request.open_mode == "append" or (
@@ -53,8 +56,8 @@ def open_files(order: RunOrder) -> BatchFiles:
     old_umask = os.umask(request.umask)
     try:
         opened.append(os.open(in_name, os.O_RDONLY))
-        opened.append(os.open(out_name, flags, 0o666))
-        opened.append(opened[1] if err_name == out_name else os.open(err_name, flags, 0o666))
+        opened.append(_open_output(out_name, flags, log_fd))
+        opened.append(opened[1] if err_name == out_name else _open_output(err_name, flags, log_fd))
     except OSError as error:
         for fd in opened:
             os.close(fd)
@@ -62,6 +65,12 @@ def open_files(order: RunOrder) -> BatchFiles:
     finally:
         os.umask(old_umask)
     return BatchFiles(*opened)
+
+
+def _open_output(name: str, flags: int, log_fd: int | None) -> int:
+    if log_fd is not None and not os.path.isdir(os.path.dirname(name)):
+        return os.dup(log_fd)
+    return os.open(name, flags, 0o666)
 
 
 def start_script(order: RunOrder, script: str, files: BatchFiles, login: dict[str, str] | None = None,

@@ -48,6 +48,8 @@ class StepDaemon:
         self.script = script
         self.trusted_uids = trusted_uids
         self.groups = groups                  # limit the memory of what runs here
+        self.log_fd: int | None = None        # takes output for folders that are not here (a pod's log)
+        self.join_retry_s = 0.0               # how long the other nodes' daemons may take to listen
         self.end_by_s = order.end_by_s
         self.has_script = order.request.script is not None      # het components but the first have none
         self.ending: str | None = None        # cause of the termination under way
@@ -84,7 +86,7 @@ class StepDaemon:
     async def _run_head(self) -> int:
         self.peers = Peers(self.order)
         try:
-            await self.peers.join()
+            await self.peers.join(self.join_retry_s)
         except PeerLost as error:
             await self.peers.end()
             self._tell("launch_failed", node=error.node, reason="StepDaemonLost", message=str(error))
@@ -148,7 +150,7 @@ class StepDaemon:
     async def _run_script(self) -> tuple[int, dict[str, float]]:
         """(wait status, usage) of the batch script and of what it left behind, which is gone on return."""
         try:
-            files = batch.open_files(self.order)
+            files = batch.open_files(self.order, self.log_fd)
         except batch.CannotOpen as error:
             self._tell("note", text=f"Could not open {error.filename}: {error.strerror}")
             return batch.IO_FAILURE_STATUS, {}

@@ -5,9 +5,10 @@ import asyncio
 from collections.abc import Callable
 
 from slurmbridge.runtime import addresses, frames
-from slurmbridge.runtime.order import RunOrder
+from slurmbridge.runtime.order import NodeShare, RunOrder
 
 JOIN_TIMEOUT_S = 30.0
+RETRY_S = 0.1
 
 
 class PeerLost(ConnectionError):
@@ -31,19 +32,42 @@ class Peers:
     def none(self) -> bool:
         return not self._links
 
-    async def join(self) -> None:
-        """Returns when the gang is whole. Raises PeerLost."""
-        for node in self._order.nodes[1:]:
-            try:
-                reader, writer = await asyncio.wait_for(addresses.connect(node.address), JOIN_TIMEOUT_S)
-                self._links.append((reader, writer))
-                join = {"credential": self._order.credential, "op": "join"}
-                await frames.send(writer, frames.encode_json(b"K", join))
-                answer = await asyncio.wait_for(frames.read_frame(reader), JOIN_TIMEOUT_S)
-            except (OSError, TimeoutError) as error:
-                raise PeerLost(node.name, f"step daemon of {node.name}: {error or 'no answer'}") from None
-            if answer is None or not frames.decode_json(answer[1]).get("ok"):
-                raise PeerLost(node.name, f"step daemon of {node.name} did not join")
+    async def join(self, retry_s: float = 0.0) -> None:
+        """Returns when the gang is whole. A daemon that does not listen yet is tried again for ``retry_s``.
+
+        Raises PeerLost.
+        """
+        joining = [asyncio.create_task(self._join(node, retry_s)) for node in self._order.nodes[1:]]
+        try:
+            self._links = list(await asyncio.gather(*joining))
+        except PeerLost:
+            for task in joining:
+                task.cancel()
+            ended = await asyncio.gather(*joining, return_exceptions=True)
+            self._links = [link for link in ended if not isinstance(link, BaseException)]
+            raise
+
+    async def _join(self, node: NodeShare, retry_s: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + retry_s
+        try:
+            while True:
+                try:
+                    reader, writer = await asyncio.wait_for(addresses.connect(node.address), JOIN_TIMEOUT_S)
+                    break
+                except OSError:
+                    if loop.time() >= until:
+                        raise
+                    await asyncio.sleep(RETRY_S)
+            join = {"credential": self._order.credential, "op": "join"}
+            await frames.send(writer, frames.encode_json(b"K", join))
+            answer = await asyncio.wait_for(frames.read_frame(reader), JOIN_TIMEOUT_S)
+        except (OSError, TimeoutError) as error:
+            raise PeerLost(node.name, f"step daemon of {node.name}: {error or 'no answer'}") from None
+        if answer is None or not frames.decode_json(answer[1]).get("ok"):
+            writer.close()
+            raise PeerLost(node.name, f"step daemon of {node.name} did not join")
+        return reader, writer
 
     def watch(self, lost: Callable[[str], None]) -> None:
         """Calls ``lost`` with the name of a node whose step daemon goes before it is told to."""

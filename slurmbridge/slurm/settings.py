@@ -65,6 +65,7 @@ class SlurmConf:
     control_host: str = "localhost"
     values: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, NodeLine] = field(default_factory=dict)             # expanded, in file order
+    found_nodes: dict[str, NodeLine] = field(default_factory=dict)       # that the engine has, named in the file or not
     # PartitionName lines, keys canonical, DEFAULT applied
     partitions: list[dict[str, str]] = field(default_factory=list)
     node_sets: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -18,6 +18,10 @@ from slurmbridge.translate import containers
 
 DOMAIN = "slurmbridge.io"
 MANAGED = {"app.kubernetes.io/managed-by": "slurmbridge"}
+RUNTIME = "/slurmbridge"
+"""Where a job's pod has the runtime (images/bundle.py)."""
+SPOOL = "/var/spool/slurmbridge"
+ORDER_KEY = "order"
 _MAX_ANNOTATION = 8192
 _LABEL_EXTRA = frozenset("-_.")
 
@@ -38,10 +42,12 @@ class Site:
 
     namespace: str = "slurm"
     image: str = "ubuntu:24.04"
-    runtime_image: str = "slurmbridge:latest"
+    runtime_image: str = "slurmbridge-runtime:latest"
+    runtime_delivery: str = "image"           # image: a volume of it; init: copied by an init container
+    cluster: str = ""                         # ClusterName: tells sites of one namespace apart
+    cluster_domain: str = "cluster.local"
     service: str = "slurm"
     scheduler: str = "slurmbridge"
-    controller_url: str = "https://slurmbridge.slurmbridge.svc:6820"
     gres_resources: Mapping[str, str] = field(default_factory=lambda: {"gpu": "nvidia.com/gpu"})
     default_memory_per_cpu_mb: int | None = None
     default_time_limit_min: int | None = None
@@ -50,6 +56,8 @@ class Site:
     over_time_limit_min: int = 0
     deadline_slack_s: int = 300               # Kubernetes steps in this long after the step daemon should have
     groups: tuple[int, ...] = ()
+    pod_patch: Mapping[str, Any] = field(default_factory=dict)
+    container_patch: Mapping[str, Any] = field(default_factory=dict)
 
 
 def manifests(request: JobRequest, job_id: int, allocation: Sequence[NodeShare] = (), *, restart: int = 0,
@@ -57,8 +65,10 @@ def manifests(request: JobRequest, job_id: int, allocation: Sequence[NodeShare] 
     """[Service, Job, Secret] for one run. ``job_uid`` (known once the Job exists) makes the Job the Secret's owner."""
     place = site or Site()
     shares = list(allocation) or implied_shares(request, place)
+    texts = {"script": request.script or "", "credential": credential}
+    data = {key: text.encode("utf-8", "surrogateescape") for key, text in texts.items() if text}
     return [service(place), job(request, job_id, shares, restart, place),
-            secret(request, job_id, restart, place, job_uid, credential)]
+            secret(request, job_id, restart, place, job_uid, data)]
 
 
 def object_name(job_id: int) -> str:
@@ -109,7 +119,7 @@ def service(site: Site) -> dict[str, Any]:
 
 def job(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: int, site: Site) -> dict[str, Any]:
     nodes = len(shares)
-    labels = labels_of(request, job_id, restart)
+    labels = labels_of(request, job_id, restart, site)
     spec: dict[str, Any] = {
         "completionMode": "Indexed", "parallelism": nodes, "completions": nodes, "backoffLimit": 0,
         "podReplacementPolicy": "Failed",
@@ -148,35 +158,71 @@ def pod(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: 
                                "runAsNonRoot": request.uid != 0, "fsGroupChangePolicy": "OnRootMismatch"}
     if site.groups:
         context["supplementalGroups"] = list(site.groups)
-    container = {
+    container: dict[str, Any] = {
         "name": "job",
-        "command": ["/slurmbridge/bin/step-daemon"],
-        "args": ["--order=/run/slurmbridge/order.json", "--index=$(JOB_COMPLETION_INDEX)"],
-        "env": [{"name": "SLURMBRIDGE_URL", "value": site.controller_url},
-                {"name": "SLURM_JOB_ID", "value": str(job_id)},
+        "command": runtime_command(RUNTIME, "pod"),
+        "env": [{"name": "SLURM_JOB_ID", "value": str(job_id)},
                 {"name": "SLURM_JOB_NUM_NODES", "value": str(len(shares))},
-                {"name": "SLURM_JOB_NODELIST", "value": _pod_hosts(job_id, len(shares))}],
+                {"name": "SLURM_JOB_NODELIST", "value": pod_hosts(job_id, len(shares))}],
         "resources": {"requests": resources, "limits": dict(resources)},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
-                            "seccompProfile": {"type": "RuntimeDefault"}},
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "runtime", "mountPath": "/slurmbridge", "readOnly": True},
+        "securityContext": _container_rights(),
+        "volumeMounts": [{"name": "runtime", "mountPath": RUNTIME, "readOnly": True},
                          {"name": "order", "mountPath": "/run/slurmbridge", "readOnly": True},
+                         {"name": "spool", "mountPath": SPOOL},
                          {"name": "shm", "mountPath": "/dev/shm"}]}
     spec: dict[str, Any] = {
         "restartPolicy": "Never", "schedulerName": site.scheduler, "subdomain": site.service,
         "setHostnameAsFQDN": False, "enableServiceLinks": False, "automountServiceAccountToken": False,
+        "dnsConfig": {"searches": [f"{site.service}.{site.namespace}.svc.{site.cluster_domain}"]},
         "terminationGracePeriodSeconds": site.kill_wait_s + 5, "securityContext": context,
         "containers": [container],
-        "volumes": [{"name": "runtime", "image": {"reference": site.runtime_image}},
-                    {"name": "order", "secret": {"secretName": f"{object_name(job_id)}-{restart}",
+        "volumes": [{"name": "order", "secret": {"secretName": f"{object_name(job_id)}-{restart}",
                                                  "defaultMode": 0o400}},
+                    {"name": "spool", "emptyDir": {}},
                     {"name": "shm", "emptyDir": shm}]}
+    _deliver_runtime(spec, container, site)
     containers.apply(request, container, spec, site.image)
+    merge(spec, site.pod_patch)
+    merge(container, site.container_patch)
     return spec
 
 
-def _pod_hosts(job_id: int, nodes: int) -> str:
+def runtime_command(root: str, module: str, *words: str) -> list[str]:
+    """Starts a module of the runtime by its own loader: nothing of the image is used."""
+    return [f"{root}/lib/ld.so", "--library-path", f"{root}/lib", f"{root}/libexec/python3", "-IBS", "-X", "utf8",
+            f"{root}/app/start_{module}.py", *words]
+
+
+def _container_rights() -> dict[str, Any]:
+    """What Pod Security "restricted" asks for."""
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def _deliver_runtime(spec: dict[str, Any], container: Mapping[str, Any], site: Site) -> None:
+    if site.runtime_delivery == "image":
+        spec["volumes"].append({"name": "runtime", "image": {"reference": site.runtime_image}})
+        return
+    spec["volumes"].append({"name": "runtime", "emptyDir": {}})
+    spec["initContainers"] = [{
+        "name": "runtime", "image": site.runtime_image, "command": runtime_command("", "deliver", "/", "/to"),
+        "resources": container["resources"], "securityContext": _container_rights(),
+        "volumeMounts": [{"name": "runtime", "mountPath": "/to"}]}]
+
+
+def merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Lists are added, maps merged, the rest replaced."""
+    for key, value in more.items():
+        if isinstance(value, list):
+            into[key] = [*into.get(key, ()), *value]
+        elif isinstance(value, Mapping):
+            merge(into.setdefault(key, {}), value)
+        else:
+            into[key] = value
+
+
+def pod_hosts(job_id: int, nodes: int) -> str:
+    """The host list of a job's pods, as they know themselves."""
     name = object_name(job_id)
     return f"{name}-0" if nodes == 1 else f"{name}-[0-{nodes - 1}]"
 
@@ -202,27 +248,26 @@ def _resources(share: NodeShare, site: Site) -> dict[str, str]:
     return result | {name: str(count) for name, count in counts.items()}
 
 
-def secret(request: JobRequest, job_id: int, restart: int, site: Site, job_uid: str = "",
-           credential: str = "") -> dict[str, Any]:
-    """Script and credential of one run. Immutable: nobody changes a job's script behind its back."""
+def secret(request: JobRequest, job_id: int, restart: int, site: Site, job_uid: str,
+           data: Mapping[str, bytes]) -> dict[str, Any]:
+    """What only the job may read of one run. Immutable: nobody changes a job's script behind its back."""
     name = object_name(job_id)
     metadata: dict[str, Any] = {"name": f"{name}-{restart}", "namespace": site.namespace,
-                                "labels": labels_of(request, job_id, restart)}
+                                "labels": labels_of(request, job_id, restart, site)}
     if job_uid:
         metadata["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job_uid,
                                         "controller": True, "blockOwnerDeletion": True}]
-    data = {"script": request.script or "", "credential": credential}
     return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": True, "metadata": metadata,
-            "data": {key: base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
-                     for key, text in data.items() if text}}
+            "data": {key: base64.b64encode(value).decode() for key, value in data.items()}}
 
 
-def labels_of(request: JobRequest, job_id: int, restart: int) -> dict[str, str]:
+def labels_of(request: JobRequest, job_id: int, restart: int, site: Site) -> dict[str, str]:
     """Numbers, and words that are plain enough to be label values."""
     labels = dict(MANAGED) | {f"{DOMAIN}/job-id": str(job_id), f"{DOMAIN}/restart": str(restart),
                               f"{DOMAIN}/uid": str(request.uid)}
     for key, value in (("user", request.user_name), ("account", request.account), ("qos", request.qos),
-                       ("partition", request.partitions[0] if len(request.partitions) == 1 else None)):
+                       ("partition", request.partitions[0] if len(request.partitions) == 1 else None),
+                       ("cluster", site.cluster)):
         if value and is_label_value(value):
             labels[f"{DOMAIN}/{key}"] = value
     return labels

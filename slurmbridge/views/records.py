@@ -210,6 +210,7 @@ class NodeRecord:
     daemon_start_s: float = 0.0
     last_busy_s: float = 0.0
     resume_after_s: float | None = None
+    engine_drain: str = ""                    # the reason of a DRAIN that is the engine's
     cpu_load: float | None = None
     free_mem_mb: int | None = None
     # use, kept up to date by the controller

@@ -59,7 +59,7 @@ def test_in_the_foreground_until_ctrl_c(home: Site) -> None:
 
 @pytest.mark.parametrize(("text", "line"), [
     ("enginee: local", "c.yaml: enginee: unknown key"),
-    ("engine: cloud", "c.yaml: engine: Input should be 'local' or 'simulated'"),
+    ("engine: cloud", "c.yaml: engine: Input should be 'local', 'simulated' or 'kubernetes'"),
     ("a: [", "c.yaml: while parsing a flow node"), ("- 1", "c.yaml: a mapping of keys is expected"),
     ("\x00", "c.yaml: "), ("state: {}", "c.yaml: state: "), ("slurm_conf: nosuch.conf", "nosuch.conf"),
     ("database: mysql://x/y", "ledger"), (None, "c.yaml: No such file or directory")])

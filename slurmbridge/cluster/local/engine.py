@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from slurmbridge.cluster import nodes as machine
+from slurmbridge.cluster.daemons import ask
 from slurmbridge.cluster.local import spool
 from slurmbridge.cluster.local.link import SpawnerError, SpawnerLink, SpawnerLost
-from slurmbridge.cluster.local.orders import run_order
+from slurmbridge.cluster.orders import run_order
 from slurmbridge.cluster.port import Event, LaunchOrder, RunId
-from slurmbridge.runtime import addresses, frames
+from slurmbridge.runtime import addresses
 from slurmbridge.runtime.journal import JournalReader
 from slurmbridge.runtime.spawner import JOURNAL_NAME, WAKE_NAME
 from slurmbridge.views.records import JobRecord, NodeRecord
 
 SCAN_INTERVAL_S = 2.0
 """How often journals are looked at without having been woken."""
-ORDER_TIMEOUT_S = 10.0
 _INTERNAL = frozenset({"launched", "daemon", "note"})
 
 
@@ -222,18 +222,7 @@ class LocalEngine:
             return None
         if not record.credential:
             self._read(run)
-        try:
-            async with asyncio.timeout(ORDER_TIMEOUT_S):
-                reader, writer = await addresses.connect(await self.step_address(run))
-                try:
-                    request = {"credential": record.credential, "op": op, **fields}
-                    await frames.send(writer, frames.encode_json(b"K", request))
-                    answer = await frames.read_frame(reader)
-                finally:
-                    writer.close()
-        except (OSError, TimeoutError):
-            return None
-        return None if answer is None else frames.decode_json(answer[1])
+        return await ask(await self.step_address(run), record.credential, op, **fields)
 
     async def signal(self, run: RunId, signal: int, *, steps: bool = True, batch: bool = False,
                      step_id: str | None = None) -> None:

@@ -1,0 +1,1 @@
+"""A Kubernetes cluster: its nodes, and gangs of pods."""
