@@ -31,6 +31,9 @@ _STAT_NODES = {
 _STAT_TASKS = {
     "in_max_task": "TRESUsageInMaxTask", "in_min_task": "TRESUsageInMinTask", "out_max_task": "TRESUsageOutMaxTask",
     "out_min_task": "TRESUsageOutMinTask"}
+_FREQUENCIES = {                               # of a step; ReqCPUFreq is what older Slurms call the highest
+    "req_cpu_freq": "ReqCPUFreq", "req_cpu_freq_max": "ReqCPUFreqMax", "req_cpu_freq_min": "ReqCPUFreqMin",
+    "req_cpu_freq_gov": "ReqCPUFreqGov"}
 _TEXTS = {                                     # key of a row's data -> field of sacct
     "qos_req": "QOSREQ", "reservation_name": "Reservation", "reservation": "ReqReservation", "reason": "Reason",
     "constraints": "Constraints", "comment": "Comment", "admin_comment": "AdminComment",
@@ -99,19 +102,22 @@ def read_events(text: str, zone: Zone) -> Iterator[SaveEvent]:
 
 
 def lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, field name -> value). Submit lines may have line ends and separators in them."""
+    """(line number, field name -> value). Submit lines, of events reasons, may have line ends and separators."""
     lines = text.split("\n")
     separator = "\t" if "\t" in lines[0] else "|"
     names = lines[0].split(separator)
-    free = names.index("SubmitLine") if "SubmitLine" in names else None
+    ended = not names[-1]                      # -p: a separator at the end
+    if ended:
+        names.pop()
+    free = next((names.index(name) for name in ("SubmitLine", "Reason") if name in names), None)
     waiting: list[str] = []
     for number, line in enumerate(lines[1:], 2):
         if not line and not waiting:
             continue
         waiting.append(line)
         values = "\n".join(waiting).split(separator)
-        if len(values) == len(names) + 1 and not values[-1]:
-            values.pop()                       # -p: a separator at the end
+        if ended and not values[-1]:
+            values.pop()
         if len(values) < len(names) and free is not None:
             continue
         if len(values) > len(names) and free is not None:
@@ -165,21 +171,22 @@ class Reader:
 
     def _job_data(self, values: Mapping[str, str]) -> dict[str, Any]:
         required = counts(values.get("ReqTRES", ""))
-        if values.get("ReqMem") and "mem" not in required:
+        if values.get("ReqMem", "0").rstrip("KMGTP") != "0" and values["ReqMem"] and "mem" not in required:
             required["mem"] = _scaled("mem", values["ReqMem"])
         data: dict[str, Any] = {key: values[name] for key, name in _TEXTS.items() if values.get(name)}
         data |= {
             "nodes": _hosts(values.get("NodeList", "")), "alloc_nodes": _number(values.get("AllocNodes", "")),
             "tres_req": required, "tres_alloc": counts(values.get("AllocTRES", "")),
-            "req_cpus": _number(values.get("ReqCPUS", "")), "priority": _number(values.get("Priority", "")),
+            "req_cpus": _number(values.get("ReqCPUS", "")), "priority": _number(values.get("Priority") or "-1"),
             "exit_status": exitcodes.from_text(values.get("ExitCode") or "0:0"),
             "derived": exitcodes.from_text(values.get("DerivedExitCode") or "0:0"),
             "restarts": _number(values.get("Restarts", "")), "reservation_id": _number(values.get("ReservationId", "")),
             "segment_size": _number(values.get("SegmentSize", "")),
-            "job_flags": [flag for flag in values.get("Flags", "").split(",") if flag],
             "suspended_s": durations.parse_seconds(values.get("Suspended") or "0") or 0,
             "time_limit_min": _limit(values)}
         kept = {key: value for key, value in data.items() if value not in (None, "", 0, [], {}) or key == "suspended_s"}
+        if "Flags" in values:
+            kept["job_flags"] = [flag for flag in values["Flags"].split(",") if flag]
         if "ConsumedEnergyRaw" in values:
             kept["energy"] = int(values["ConsumedEnergyRaw"] or -1)
         return kept
@@ -192,17 +199,17 @@ class Reader:
             "user_cpu_s": _cpu_seconds(values.get("UserCPU", "")),
             "system_cpu_s": _cpu_seconds(values.get("SystemCPU", "")),
             "num_nodes": _number(values.get("AllocNodes", "")), "cpu_khz": _khz(values.get("AveCPUFreq", "")),
-            "energy": _number(values.get("ConsumedEnergyRaw", "")), "stats": _stats(values),
+            "energy": _number(values.get("ConsumedEnergyRaw", "0") or "-1"), "stats": _stats(values),
             "suspended_s": durations.parse_seconds(values.get("Suspended") or "0") or 0}
-        frequency = values.get("ReqCPUFreqMax") or values.get("ReqCPUFreq")
-        if frequency:
-            usage["req_cpu_freq"] = frequency
+        usage |= {key: values[name] for key, name in _FREQUENCIES.items() if values.get(name)}
         step = {
             "job_id": int(job_id), "step_id": step_id, "name": values.get("JobName", ""), "state": state,
             "start_s": self.time(values.get("Start", "")) or 0, "end_s": self.time(values.get("End", "")),
             "nodes": _hosts(values.get("NodeList", "")), "num_tasks": _number(values.get("NTasks", "")),
             "layout": values.get("Layout", ""), "tres": counts(values.get("AllocTRES", "")),
-            "submit_line": values.get("SubmitLine", ""), "container": values.get("Container", ""), "usage": usage}
+            "submit_line": values.get("SubmitLine", ""), "container": values.get("Container", ""), "usage": usage,
+            "std_in": values.get("StdIn", ""), "std_out": values.get("StdOut", ""), "std_err": values.get("StdErr", ""),
+            "time_limit_min": _limit(values)}
         if by_uid:
             step["killed_by_uid"] = int(by_uid)
         if "ExitCode" in values:

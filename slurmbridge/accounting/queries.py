@@ -35,6 +35,7 @@ from slurmbridge.accounting.rows import clean
 
 Found = list[dict[str, Any]]
 _ABSENT = object()
+_OWN_STEPS = {"interactive": -4, "batch": -3, "extern": -2}
 _CHUNK = 500                                   # values in one IN list
 _JOB_COLUMNS = tuple(column.name for column in schema.job.columns if column.name != "data")
 
@@ -174,11 +175,10 @@ def _add_steps(connection: Connection, jobs: Found, parts: Sequence[Select[Any]]
         job["steps"] = sorted(steps[job["db_index"]].values(), key=_step_order)
 
 
-def _step_order(step: Mapping[str, Any]) -> tuple[float, int, int]:
-    """By start; of those of one second batch and extern come first."""
-    name = str(step["step_id"])
-    special = {"batch": 0, "extern": 1, "interactive": 2}.get(name, 3)
-    return int(step.get("start_s", 0)), special, int(name) if name.isdigit() else 0
+def _step_order(step: Mapping[str, Any]) -> tuple[int, int]:
+    """As slurmdbd has them: those that Slurm makes itself, then by number and component (``0+1``)."""
+    number, _, component = str(step["step_id"]).partition("+")
+    return _OWN_STEPS.get(number, int(number) if number.isdigit() else -1), int(component or 0)
 
 
 def _add_suspensions(connection: Connection, jobs: Found, parts: Sequence[Select[Any]]) -> None:

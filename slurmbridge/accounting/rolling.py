@@ -25,6 +25,8 @@ from slurmbridge.views.records import AssociationData
 
 ROLLED, PURGED = "usage_rolled_s", "usage_purged_s"
 CHUNK_HOURS = 24
+_FETCHED = 5000                                # rows at a time
+_POWERED_DOWN, _MAINT = 1 << 12, 1 << 15       # of a node's state in slurm.h
 TIMES = ("allocated", "down", "planned_down", "idle", "planned", "over")
 Rows = dict[tuple[Any, ...], tuple[Any, ...] | None]
 
@@ -201,17 +203,39 @@ def _runs(connection: Connection, settings: Settings, begin: int, stop: int, end
             select(span.db_index, span.start_s, span.end_s).join(schema.job, table.db_index == span.db_index)
             .where(wanted).order_by(span.start_s)):
         pauses.setdefault(number, []).append((from_s, to_s or 0))
-    tres_ids, tracked = settings.tres_ids, settings.tracks_wckeys
+    tracked = settings.tracks_wckeys
     columns = (table.db_index, table.assoc_id, table.qos, table.partition, table.wckey, table.eligible_s,
                table.start_s, table.end_s, table.data)
-    for number, association, qos, partition, wckey, eligible, start, end, data in connection.execute(
-            select(*columns).where(wanted)):
-        values = json.loads(data)
-        tres = {tres_ids[name]: count for name, count in values.get("tres_alloc", {}).items() if name in tres_ids}
-        yield Run(number, (association, qos, partition, wckey if tracked else None), eligible, start or 0, end or 0,
-                  values.get("req_cpus", 0), int(values.get("array_pending", "0"), 16).bit_count(),
-                  values.get("reservation_id", 0), tres, pauses.get(number, ()),
-                  settings.ranks.get(association, association))
+    cursor: Any = connection.execute(select(*columns).where(wanted)).cursor      # the driver's own tuples: many rows
+    known: dict[str, dict[int, int]] = {}                                        # of equal texts, one mapping
+    while rows := cursor.fetchmany(_FETCHED):
+        for number, association, qos, partition, wckey, eligible, start, end, data in rows:
+            text = _between(data, '"tres_alloc":', "}")
+            tres = known.get(text)
+            if tres is None:
+                tres = known[text] = _by_id(settings, json.loads(text + "}")) if text else {}
+            pending = _between(data, '"array_pending":"', '"')
+            yield Run(number, (association, qos, partition, wckey if tracked else None), eligible, start or 0, end or 0,
+                      _whole(data, '"req_cpus":'), int(pending, 16).bit_count() if pending else 0,
+                      _whole(data, '"reservation_id":'), tres, pauses.get(number, ()),
+                      settings.ranks.get(association, association))
+
+
+def _between(data: str, begin: str, end: str) -> str:
+    """What follows a key in a row's JSON text, "" without it. As codec.dumps writes no blanks, and a quote within a
+    text has a backslash before it, ``"key":`` is nowhere but at the key."""
+    start = data.find(begin)
+    return data[start + len(begin):data.index(end, start + len(begin))] if start >= 0 else ""
+
+
+def _whole(data: str, begin: str) -> int:
+    """The whole number of a key, 0 without it."""
+    start = data.find(begin)
+    if start < 0:
+        return 0
+    start += len(begin)
+    end = data.find(",", start)
+    return int(data[start:end] if end >= 0 else data[start:-1])
 
 
 def _by_hour(runs: Iterable[Run], begin: int, stop: int) -> dict[int, list[Run]]:
@@ -237,10 +261,16 @@ def _events(connection: Connection, settings: Settings, begin: int, stop: int) -
         if not node:
             away = bool(values.get("state_raw")) or values["reason"] == "slurmctld disconnect"
             sizes.append(Size(start, end or 0, tres, away))
-        elif "$" not in state and "MAINT" not in state:
-            planned = state.startswith("FUT") or "~" in state or "POWERED_DOWN" in state
+        elif not _has(values, state, _MAINT, "$", "MAINT"):
+            planned = state.startswith("FUT") or _has(values, state, _POWERED_DOWN, "~", "POWERED_DOWN")
             outages.append(Outage(node, start, end or 0, tres, planned))
     return sizes, outages
+
+
+def _has(event: Mapping[str, Any], state: str, bit: int, *texts: str) -> bool:
+    """Whether a node's state has a flag: as another Slurm's number, else as this one's text."""
+    raw = int(event.get("state_raw", 0))
+    return bool(raw & bit) if raw else any(text in state for text in texts)
 
 
 def _reservations(connection: Connection, settings: Settings, begin: int, stop: int) -> list[Reservation]:
@@ -251,7 +281,7 @@ def _reservations(connection: Connection, settings: Settings, begin: int, stop: 
         values = json.loads(data)
         found.append(Reservation(
             number, start, end, _by_id(settings, values["tres"]), frozenset(hostlist.expand(values["nodes"])),
-            tuple(values["associations"]), "MAINT" in values["flags"], "IGNORE_JOBS" in values["flags"]))
+            tuple(dict.fromkeys(values["associations"])), "MAINT" in values["flags"], "IGNORE_JOBS" in values["flags"]))
     return found
 
 

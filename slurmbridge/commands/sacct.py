@@ -25,6 +25,8 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     options = parse(argv, env, session)
     if options.ask:
         return Reply(_about(options.ask, _fields(options, env, session)[0]))
+    if options.completion_file is not None:
+        raise await _no_completions(options.completion_file, session)
     fields, warning = _fields(options, env, session)
     columns = _columns(options.format, fields)
     if options.operands:
@@ -45,6 +47,17 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
 
     many = len(found.rows) > MANY_ROWS
     return Reply(await asyncio.to_thread(print_all) if many else print_all(), notes)
+
+
+async def _no_completions(path: str, session: Session) -> Stop:
+    """-f: of a file that is one, sacct says what it says of -c."""
+    try:
+        await session.read_file(path, 1)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return Stop(Reply("", f"{path} is not a valid file\n", 1))
+    except OSError:                            # too large, or not for this user to read
+        pass
+    return Stop(Reply("", "Slurm job completion is disabled\n", 1))
 
 
 def _unset(_line: Line) -> None:

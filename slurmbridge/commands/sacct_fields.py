@@ -149,8 +149,8 @@ class _FieldMaker:
         def usage_at(name: str, width: int, counts: str) -> Field:
             return field(name, width, None, lambda step: _plain_text(getattr(step.stats, counts)))
 
-        def frequency(name: str, width: int) -> Field:
-            return field(name, width, lambda _job: "Unknown", _step_frequency)
+        def frequency(name: str, width: int, which: str) -> Field:
+            return field(name, width, lambda _job: "Unknown", lambda step: _step_frequency(step, which))
 
         return [
             field("Account", 10, lambda job: job.row["account"], lambda step: step.job.row["account"]),
@@ -217,13 +217,13 @@ class _FieldMaker:
             span("Planned", 10, lambda job: _planned(job, style.now)),
             span("PlannedCPU", 10, lambda job: _planned_cpu(job, style.now) & _UINT64),
             number("PlannedCPURAW", 13, lambda job: _planned_cpu(job, style.now) & _UINT32),
-            number("Priority", 10, lambda job: job.row.get("priority", 0)),
+            number("Priority", 10, _priority),
             field("QOS", 10, lambda job: job.row["qos"]),
             number("QOSRAW", 6, lambda job: style.qos_ids.get(job.row["qos"], 0)),
             plain("QOSREQ", 10, "qos_req"),
             field("Reason", 22, lambda job: job.row.get("reason") or "None"),
-            frequency("ReqCPUFreq", 10), frequency("ReqCPUFreqGov", 13), frequency("ReqCPUFreqMax", 13),
-            frequency("ReqCPUFreqMin", 13),
+            frequency("ReqCPUFreq", 10, "max"), frequency("ReqCPUFreqGov", 13, "gov"),
+            frequency("ReqCPUFreqMax", 13, "max"), frequency("ReqCPUFreqMin", 13, "min"),
             number("ReqCPUS", 8, lambda job: job.req_cpus, lambda step: step.cpus),
             field("ReqMem", 10, lambda job: unit(job.tres_req.get("mem", 0), "M")),
             field("ReqNodes", 8, lambda job: unit(job.tres_req.get("node", 0)),
@@ -283,11 +283,20 @@ class _FieldMaker:
         def value(line: Line) -> Text:
             if isinstance(line, Job):
                 return self._job_file(line, key)
-            path = "" if line.step_id in _OWN_STEPS else str(line.row.get(key) or "")
-            if path and not path.startswith("/"):
-                path = f"{line.row.get('cwd') or ''}/{path}"
-            return path
+            return "" if line.step_id in _OWN_STEPS else self._step_file(line, str(line.row.get(key) or ""))
         return Field(name, 20, value, of_job=lambda job: self._job_file(job, key))
+
+    def _step_file(self, step: Step, path: str) -> str:
+        if path and self.style.expand_patterns:
+            number = step.step_id.partition("+")[0]
+            path = patterns.expand(
+                path, job_id=step.job.job_id, work_dir=str(step.row.get("cwd") or ""),
+                array_job_id=step.job.array_job_id, array_task_id=step.job.array_task_id,
+                step=int(number) if number.isdigit() else number, node_name=step.nodes[0] if step.nodes else "",
+                user_name=step.job.row["user_name"], job_name=step.job.row["name"])
+        if path and not path.startswith("/"):
+            path = f"{step.row.get('cwd') or ''}/{path}"
+        return path
 
     def _job_file(self, job: Job, key: str) -> str:
         path = str(job.row.get(key) or "")
@@ -297,12 +306,12 @@ class _FieldMaker:
         if path and self.style.expand_patterns:
             path = patterns.expand(
                 path, job_id=job.job_id, work_dir=job.row.get("work_dir"), array_job_id=job.array_job_id,
-                array_task_id=job.array_task_id, node_name=job.nodes[0] if job.nodes else "",
+                array_task_id=job.array_task_id, node_name=job.nodes[0] if job.nodes else "None",
                 user_name=job.row["user_name"], job_name=job.row["name"], restarts=job.row.get("restarts", 0))
         return path
 
 
-_FLAG_ORDER = ("SchedSubmit", "SchedMain", "SchedBackfill", "StartReceived")
+_FLAG_ORDER = ("SchedNotSet", "SchedSubmit", "SchedMain", "SchedBackfill", "StartReceived")
 
 
 def _digits(value: int | None) -> Text:
@@ -325,8 +334,15 @@ def _job_energy(job: Job) -> int | None:
     return job.tres_alloc.get("energy", known or 0)
 
 
-def _step_energy(step: Step) -> int:
-    return int((step.row.get("usage") or {}).get("energy", 0))
+def _step_energy(step: Step) -> int | None:
+    """None: another Slurm did not know it."""
+    known = int((step.row.get("usage") or {}).get("energy", 0))
+    return None if known < 0 else known
+
+
+def _priority(job: Job) -> int | None:
+    priority = int(job.row.get("priority", 0))
+    return None if priority < 0 else priority
 
 
 def _step_exit(step: Step) -> str:
@@ -334,8 +350,10 @@ def _step_exit(step: Step) -> str:
     return "" if status is None else exitcodes.text(status)
 
 
-def _step_frequency(step: Step) -> str:
-    given = (step.row.get("usage") or {}).get("req_cpu_freq")
+def _step_frequency(step: Step, which: str) -> str:
+    """``which``: min, max or gov."""
+    usage = step.row.get("usage") or {}
+    given = usage.get(f"req_cpu_freq_{which}", usage.get("req_cpu_freq"))
     if given is not None:
         return str(given)
     return "0" if step.step_id in _OWN_STEPS else "Unknown"
@@ -371,9 +389,9 @@ def _limit(minutes: int | None, text: Callable[[int], str]) -> str:
         return "Partition_Limit"
     if minutes >= UNLIMITED_MIN:
         return "UNLIMITED"
-    return text(minutes) if minutes else ""
+    return text(minutes) if minutes > 0 else ""
 
 
 def _step_limit(step: Step, text: Callable[[int], str]) -> str:
     minutes = step.row.get("time_limit_min")
-    return "" if minutes is None or minutes >= UNLIMITED_MIN or not minutes else text(minutes)
+    return text(minutes) if minutes is not None and 0 < minutes < UNLIMITED_MIN else ""

@@ -1,22 +1,20 @@
 """sacct's options (sacct(1)): what was asked for, and the texts of mistakes."""
 from __future__ import annotations
 
-import grp
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from slurmbridge.commands import sacct_words
 from slurmbridge.commands.common import (
     JobName,
     Stop,
     date_line,
-    parse_job_name,
     refuse_json,
     time_texts,
     uid_of,
 )
-from slurmbridge.slurm import durations, hostlist, reasons, states
+from slurmbridge.slurm import durations, reasons, states
 from slurmbridge.slurm.getopt import NO_ARGUMENT, OPTIONAL_ARGUMENT, REQUIRED_ARGUMENT, LongOption, OptionTable, Parser
-from slurmbridge.slurm.memory import leading_int
 from slurmbridge.slurm.zones import Zone
 from slurmbridge.views.session import Reply, Session
 
@@ -32,9 +30,6 @@ LONG_FIELDS = (
 ENDED = (states.COMPLETED, states.CANCELLED, states.FAILED, states.TIMEOUT, states.NODE_FAIL, states.PREEMPTED,
          states.BOOT_FAIL, states.DEADLINE, states.OUT_OF_MEMORY, states.REQUEUED, states.RESIZING, states.REVOKED)
 SUPPORTED_STATES = frozenset({states.PENDING, states.RUNNING, states.SUSPENDED, *ENDED})
-FLAGS = ("SchedSubmit", "SchedMain", "SchedBackfill", "StartReceived")
-_FLAG_WORDS = ("None", *FLAGS)
-_MAX_INT = 0x7FFFFFFF
 
 
 def _long(argument: int, words: str) -> list[LongOption]:
@@ -116,6 +111,7 @@ class Options:
     long: bool = False
     verbose: int = 0
     use_local_uid: bool = False
+    completion_file: str | None = None
     operands: list[str] = field(default_factory=list)
 
     def set_window(self) -> None:
@@ -137,15 +133,24 @@ class Options:
 def parse(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Options:
     """Raises Stop."""
     options = Options(int(session.now()), Zone.of(env))
+    try:
+        _parse(options, argv, env, session)
+    except Stop as stop:
+        stop.reply = replace(stop.reply, stderr="".join(options.warnings) + stop.reply.stderr)
+        raise
+    return options
+
+
+def _parse(options: Options, argv: Sequence[str], env: Mapping[str, str], session: Session) -> None:
     parser = Parser("sacct", argv, TABLE, permute=True)
     clusters = ""
     while (found := parser.next()) is not None:
         key, value = found
         if key == "?":
-            raise Stop(Reply("".join(options.warnings), f"{parser.error}\n", 1))
+            raise Stop(Reply("", f"{parser.error}\n", 1))
         if key in ASKS:
             options.ask = key
-            return options
+            return
         if key == "M":
             clusters = value or ""
         elif key == "L":
@@ -158,10 +163,11 @@ def parse(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Opti
         _check_qos(options, session)
     if clusters and clusters not in ("all", "-1"):
         own = session.views.conf.cluster_name.lower()
-        options.nothing = own not in _char_list([], clusters)
+        named: list[str] = []
+        sacct_words.char_list(named, clusters)
+        options.nothing = own not in named
     _choose_users(options, session)
     _choose_fields(options, env)
-    return options
 
 
 def _take(options: Options, key: str, value: str, given: bool) -> None:
@@ -169,14 +175,14 @@ def _take(options: Options, key: str, value: str, given: bool) -> None:
     if simple is not None:
         setattr(options, *simple)
     elif key in _LISTS:
-        _char_list(getattr(options, _LISTS[key]), value)
+        options.warnings += sacct_words.char_list(getattr(options, _LISTS[key]), value)
     elif key in ("E", "S"):
         _take_time(options, key, value)
     elif key in ("g", "u"):
         _take_ids(options, key, value)
     elif key in ("i", "I"):
         what = "requested node range" if key == "i" else "requested cpu range"
-        found = _range(value, what)
+        found = sacct_words.number_range(value, what)
         setattr(options, "node_range" if key == "i" else "cpu_range", found)
     elif key in ("k", "K"):
         minutes = durations.parse_minutes(value)
@@ -190,7 +196,7 @@ def _take(options: Options, key: str, value: str, given: bool) -> None:
     elif key == "R":
         _take_reasons(options, value)
     elif key == "F":
-        options.flags = _flags(value)
+        options.flags = sacct_words.flags(value)
     elif key == "N":
         if options.nodes:
             options.warnings.append(f"sacct: error: Already asked for nodes '{options.nodes}'\n")
@@ -207,6 +213,8 @@ def _take(options: Options, key: str, value: str, given: bool) -> None:
         options.delimiter = value
     elif key == "v":
         options.verbose += 1
+    elif key == "f":
+        options.completion_file = value
     elif key == "whole-hetjob":
         options.whole_het = _yes_no(value, given)
     else:
@@ -227,42 +235,11 @@ def _take_refused(key: str, value: str) -> None:
     """What slurmbridge has not, and what changes nothing here."""
     if key in ("json", "yaml"):
         raise refuse_json("sacct", f"--{key}")
-    if key == "f":
-        raise Stop(Reply("", f"{value} is not a valid file\n", 1))
     if key == "c":
         raise Stop(Reply("", "Slurm job completion is disabled\n", 1))
     if key == "autocomplete":
         names = [f"--{option.name}" for option in TABLE.long if option.name.startswith(value.removeprefix("--"))]
         raise Stop(Reply("".join(f"{name}\n" for name in names)))
-
-
-def _char_list(into: list[str], text: str) -> list[str]:
-    """slurm_addto_char_list: words in lower case, hosts in brackets written out, a word that comes again moves back."""
-    for word in _split(text.strip("\"'")):
-        names = [word]
-        if "[" in word and not word.startswith("["):
-            try:
-                names = hostlist.expand(word)
-            except hostlist.HostlistError:
-                names = [word]
-        for name in names:
-            lowered = name.strip().lower()
-            if lowered in into:
-                into.remove(lowered)
-            into.append(lowered)
-    return into
-
-
-def _split(text: str) -> list[str]:
-    """At commas outside brackets; empty words are left out."""
-    words, depth, start = [], 0, 0
-    for index, char in enumerate(text):
-        depth += (char == "[") - (char == "]")
-        if char == "," and depth <= 0:
-            words.append(text[start:index])
-            start = index + 1
-    words.append(text[start:])
-    return [word for word in words if word]
 
 
 def _take_time(options: Options, key: str, value: str) -> None:
@@ -281,8 +258,8 @@ def _take_ids(options: Options, key: str, value: str) -> None:
         options.all_users = True
         return
     into = options.gids if key == "g" else options.uids
-    for word in _split(value.strip("\"'")):
-        number = _gid_of(word) if key == "g" else uid_of(word)
+    for word in sacct_words.words(value):
+        number = sacct_words.gid_of(word) if key == "g" else uid_of(word)
         if number is None:
             raise Stop.error("sacct", f"Invalid {'group' if key == 'g' else 'user'} id: {word}")
         if number not in into:
@@ -291,46 +268,15 @@ def _take_ids(options: Options, key: str, value: str) -> None:
         options.all_users = False
 
 
-def _gid_of(text: str) -> int | None:
-    try:
-        return grp.getgrnam(text).gr_gid
-    except (KeyError, ValueError):
-        return int(text) if text.isascii() and text.isdigit() and int(text) <= 0xFFFFFFFF else None
-
-
-def _range(text: str, what: str) -> tuple[int, int]:
-    """``4``, ``1-4``, ``*``; k and m multiply."""
-    if not text or text[0] == "*":
-        return 1, _MAX_INT
-
-    def number(rest: str, least: int) -> tuple[int, str]:
-        value, rest = leading_int(rest) or (0, rest)
-        if rest[:1] in ("k", "K", "m", "M"):
-            value, rest = value * (1024 if rest[0] in "kK" else 1048576), rest[1:]
-        if (rest and not rest.startswith("-")) or value < least:
-            raise Stop.error("sacct", f'Invalid numeric value "{text}" for {what}.')
-        if value > _MAX_INT:
-            raise Stop.error("sacct", f"Numeric argument ({value}) too large for {what}.")
-        return value, rest
-
-    low, rest = number(text, 0)
-    if not rest:
-        return low, 0
-    high, _ = number(rest[1:], 1)
-    return low, high
-
-
 def _take_jobs(options: Options, text: str) -> None:
-    for word in _split(text.strip("\"'")):
-        name = parse_job_name(word.strip().split(".")[0] if ".[" in word else word.strip())
-        if name is None:
-            raise Stop.fatal("sacct", f"Bad job/step specified: {word}")
+    for word in sacct_words.words(text):
+        name = sacct_words.job_name(word)
         if name not in options.jobs:
             options.jobs.append(name)
 
 
 def _take_states(options: Options, text: str) -> None:
-    for word in _split(text.strip("\"'")):
+    for word in sacct_words.words(text):
         wanted = word.upper()
         state = states.LONG.get(wanted, wanted)
         if state not in states.COMPACT:
@@ -343,24 +289,12 @@ def _take_states(options: Options, text: str) -> None:
 
 def _take_reasons(options: Options, text: str) -> None:
     known = {reason.lower(): reason for reason in reversed(reasons.REASONS)}
-    for word in _split(text.strip("\"'")):
+    for word in sacct_words.words(text):
         reason = known.get(word.lower())
         if reason is None:
             raise Stop.fatal("sacct", f"unrecognized job reason value '{word}'")
         if reason not in options.reasons:
             options.reasons.append(reason)
-
-
-def _flags(text: str) -> frozenset[str]:
-    found = set()
-    for word in text.split(","):
-        if not word:
-            continue
-        name = next((flag for flag in _FLAG_WORDS if flag.lower() in word.lower()), None)
-        if name is None:
-            raise Stop.error("sacct", f"str_2_job_flags: Invalid job flag {word}")
-        found.add(name)
-    return frozenset(found - {"None"})
 
 
 def _yes_no(value: str, given: bool) -> bool:
@@ -398,12 +332,10 @@ def _check(options: Options, env: Mapping[str, str], now_s: float) -> None:
 def _check_qos(options: Options, session: Session) -> None:
     known = session.views.accounting.qos
     for name in options.qos:
-        if name not in known and not any(str(record.id) == name for record in known.values()):
+        if name and name not in known:
             listed = ",".join(record.name for record in sorted(known.values(), key=lambda record: record.id))
             raise Stop(Reply("", f"sacct: error: You gave a bad qos '{name}'. Valid QOS's are {listed}\n"
                                  "sacct: fatal: problem processing qos list\n", 1))
-    options.qos = [next((record.name for record in known.values() if str(record.id) == name), name)
-                   for name in options.qos]
 
 
 def _choose_users(options: Options, session: Session) -> None:

@@ -66,7 +66,7 @@ class Job:
 
     @property
     def flags(self) -> frozenset[str]:
-        return frozenset(self.row.get("job_flags") or _live_flags(self.row))
+        return frozenset(self.row["job_flags"] if "job_flags" in self.row else _live_flags(self.row))
 
     @property
     def cpus(self) -> int:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from slurmbridge.commands.common import JobName
-from slurmbridge.commands.sacct_options import FLAGS, Options
+from slurmbridge.commands.sacct_options import Options
 from slurmbridge.commands.sacct_rows import Job, Window, add_steps, make_job
+from slurmbridge.commands.sacct_words import FLAGS
 from slurmbridge.slurm import array, hostlist, states
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.views.associations import Tree
@@ -37,7 +38,8 @@ async def fetch(session: Session, options: Options) -> Found:
     if options.jobs:
         ids = [name.job_id for name in options.jobs]
         if options.whole_het:
-            leaders = await _het_leaders(views, ids)
+            leaders = await _het_leaders(views, [name.job_id for name in options.jobs
+                                                 if name.tasks is None and name.het_offset is None])
         filters["job_ids"] = list(dict.fromkeys([*ids, *leaders]))
     elif options.start_s:
         filters["start_s"] = options.start_s
@@ -122,9 +124,8 @@ def _has_constraints(row: Row, wanted: Sequence[str]) -> bool:
 
 def _has_flags(row: Row, wanted: frozenset[str]) -> bool:
     """Any of them; none wanted: the row must have none."""
-    has = set(row.get("job_flags") or (f"Sched{row.get('scheduler', 'Main')}", "StartReceived"))
-    if not row.get("job_flags") and not row["start_s"]:
-        has = {FLAGS[-1]}
+    has = set(row["job_flags"] if "job_flags" in row else (f"Sched{row.get('scheduler', 'Main')}", FLAGS[-1])
+              if row["start_s"] else FLAGS[-1:])
     return bool(has & wanted) if wanted else not has
 
 
@@ -248,7 +249,7 @@ def _add_steps(job: Job, options: Options, window: Window) -> None:
         wanted.add(name.step.lower())
         job.shown = False
     if wanted:
-        steps = [step for step in steps if str(step["step_id"]) in wanted]
+        steps = [step for step in steps if str(step["step_id"]).partition("+")[0] in wanted]
     if options.nodes:
         asked = _hosts(options.nodes)
         steps = [step for step in steps if asked & set(step.get("nodes") or ())]

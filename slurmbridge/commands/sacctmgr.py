@@ -13,6 +13,7 @@ from slurmbridge.commands import sacctmgr_books as books
 from slurmbridge.commands import sacctmgr_clusters as clusters
 from slurmbridge.commands import sacctmgr_coordinators as coordinators
 from slurmbridge.commands import sacctmgr_dump as dump
+from slurmbridge.commands import sacctmgr_events as events
 from slurmbridge.commands import sacctmgr_jobs as jobs
 from slurmbridge.commands import sacctmgr_lists as lists
 from slurmbridge.commands import sacctmgr_load as load
@@ -73,7 +74,7 @@ _DELETE: Entities = (
 _LIST: Entities = (
     ("Accounts", 2, lists.list_account), ("Acct", 4, lists.list_account), ("Associations", 2, lists.list_association),
     ("Clusters", 2, lists.list_cluster), ("Configuration", 2, books.list_configuration),
-    ("Events", 1, books.list_event), ("Federation", 1, books.list_federation), ("Instances", 1, books.list_instance),
+    ("Events", 1, events.list_event), ("Federation", 1, books.list_federation), ("Instances", 1, books.list_instance),
     ("Problems", 1, books.list_problem), ("RunawayJobs", 2, jobs.list_runaway), ("OrphanJobs", 1, jobs.list_runaway),
     ("LostJobs", 1, jobs.list_runaway), ("QOS", 1, lists.list_qos), ("Resource", 4, books.list_resource),
     ("Reservations", 4, reservations.list_reservation), ("Resv", 4, reservations.list_reservation),

@@ -1,19 +1,17 @@
-"""``sacctmgr list`` of what happened (events, transactions) and of what is looked into (problems, configuration …)."""
+"""``sacctmgr list`` of transactions and of what is looked into (problems, configuration …)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slurmbridge.commands.common import time_texts, user_name
+from slurmbridge.commands.common import time_texts
 from slurmbridge.commands.sacctmgr_fields import matches
 from slurmbridge.commands.sacctmgr_lists import show
-from slurmbridge.commands.sacctmgr_rows import Row, tres_text
+from slurmbridge.commands.sacctmgr_rows import Row
 from slurmbridge.commands.sacctmgr_talk import Talk
 from slurmbridge.commands.sacctmgr_words import Word, name_list, number, refuse_operator, split_word
-from slurmbridge.slurm import durations, hostlist
+from slurmbridge.slurm import durations
 from slurmbridge.slurm.version import SLURM_VERSION
 from slurmbridge.slurm.zones import Zone
-
-DAY_S = 86400
 
 
 def _time(talk: Talk, text: str) -> int | None:
@@ -31,97 +29,6 @@ def _take_time(talk: Talk, word: Word, span: dict[str, int | None]) -> bool:
             span[name.lower()] = _time(talk, word.operand)
             return True
     return False
-
-
-async def list_event(talk: Talk, argv: Sequence[str]) -> None:
-    span: dict[str, int | None] = {"start": None, "end": None}
-    formats: list[str] = []
-    nodes: list[str] | None = None
-    clusters: list[str] = []
-    reasons: list[str] = []
-    states: list[str] = []
-    users: list[str] = []
-    kind = ""
-    only_open = False
-    for text in argv:
-        word = split_word(text)
-        bare = word.value is None
-        if not refuse_operator(talk, word, False) or (bare and (
-                word.named("all_clusters", 5) or word.named("where", 5))):
-            continue
-        if bare and word.named("all_time", 5):
-            span["start"] = 0
-        elif bare or (word.named("Events", 1) and not word.named("End", 2)):
-            for name in name_list(word.operand):
-                if matches(name, "Node", 1):
-                    kind = "Node"
-                elif matches(name, "Cluster", 1):
-                    kind = "Cluster"
-                else:
-                    talk.complain(f" Unknown event type: '{name}'  Valid events are Cluster and Node.\n")
-        elif word.named("Clusters", 2):
-            clusters += name_list(word.operand)
-        elif word.named("CondFlags", 2):
-            only_open = "open" in name_list(word.operand)
-        elif word.named("End", 1):
-            span["end"] = _time(talk, word.operand)
-        elif word.named("Format", 1):
-            formats.append(word.operand)
-        elif word.named("MinCpus", 2) or word.named("MaxCpus", 2):
-            number(talk, word.operand, word.name)
-        elif word.named("Nodes", 1):
-            nodes = (nodes or []) + list(hostlist.expand(word.operand))
-            kind = "Node"
-        elif word.named("Reason", 1):
-            reasons += name_list(word.operand)
-            kind = "Node"
-        elif word.named("Start", 4):
-            span["start"] = _time(talk, word.operand)
-        elif word.named("States", 4):
-            states += [name.upper() for name in name_list(word.operand)]
-            kind = "Node"
-        elif word.named("User", 1):
-            users += name_list(word.operand)
-            kind = "Node"
-        else:
-            talk.complain(f" Unknown condition: {word.text}\n")
-    if talk.exit_code:
-        return
-    now = int(talk.session.now())
-    if not argv:
-        span["start"] = _yesterday(now, Zone.of(talk.env))
-    text_of, warning = time_texts("sacctmgr", talk.env, now)
-    talk.warn(warning)
-    rows: list[Row] = []
-    found = await talk.session.views.ledger_query(
-        "events", nodes=nodes, start_s=span["start"], end_s=span["end"], open=only_open)
-    for event in sorted(found, key=lambda event: (event["node"], event["start_s"])) \
-            if not clusters or talk.cluster in clusters else ():
-        reason = str(event["reason"] or "")
-        state = str(event["state"] or "")
-        by = user_name(event["reason_uid"]) if event["node"] and event["reason_uid"] is not None else ""
-        if kind and (kind == "Node") != bool(event["node"]):
-            continue
-        if reasons and not any(part in reason.lower() for part in reasons):
-            continue
-        if (users and by not in users) or (states and not any(state.upper().startswith(start) for start in states)):
-            continue
-        end = event["end_s"]
-        rows.append({
-            "cluster": talk.cluster, "nodename": event["node"], "cluster_nodes": event["nodes"] or "",
-            "timestart": text_of(event["start_s"]), "timeend": text_of(end) if end else "Unknown", "state": state,
-            "reason": reason, "user": f"{by}({event['reason_uid']})" if by else "",
-            "event": "Node" if event["node"] else "Cluster",
-            "eventraw": "2" if event["node"] else "1", "tres": tres_text(event["tres"] or {}),
-            "duration": durations.format_seconds((end or now) - event["start_s"]),
-            "cpus": str((event["tres"] or {}).get("cpu", 0))})
-    show(talk, formats or (["Cluster,TRES,Start,End,ClusterNodes"] if kind == "Cluster" else [
-        "Cluster,NodeName,Start,End,State,Reason,User"]), rows)
-
-
-def _yesterday(now: int, zone: Zone) -> int:
-    """Midnight of the day before."""
-    return durations.parse_time(zone.strftime("%Y-%m-%dT00:00:00", now - DAY_S), now, zone, past=True)
 
 
 async def list_transactions(talk: Talk, argv: Sequence[str]) -> None:
@@ -238,12 +145,11 @@ async def list_instance(talk: Talk, argv: Sequence[str]) -> None:
 async def list_configuration(talk: Talk, argv: Sequence[str]) -> None:
     conf = talk.session.views.conf
     text_of, _ = time_texts("sacctmgr", talk.env, talk.session.now())
-    tracked = conf.values.get("TrackWCKey", "no").lower() in ("yes", "1", "true", "up")
     pairs = (
         ("AccountingStorageParameters", conf.values.get("AccountingStorageParameters", "(null)")),
         ("AccountingStorageType", "accounting_storage/slurmdbd"), ("AuthType", "auth/slurmbridge"),
         ("PrivateData", "none"), ("SlurmUserId", f"{conf.slurm_user}({conf.slurm_uid})"), ("SLURM_CONF", conf.path),
-        ("SLURM_VERSION", SLURM_VERSION), ("TrackWCKey", "Yes" if tracked else "No"))
+        ("SLURM_VERSION", SLURM_VERSION), ("TrackWCKey", "Yes" if conf.tracks_wckeys else "No"))
     talk.say(f"Configuration data as of {text_of(talk.session.now())}\n"
              + "".join(f"{name:<22} = {value}\n" for name, value in pairs))
 

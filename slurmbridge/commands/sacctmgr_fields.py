@@ -163,7 +163,12 @@ def matches(word: str, name: str, at_least: int) -> bool:
 
 def columns(formats: Sequence[str], tree: bool = False) -> list[ColumnField[Row]]:
     """The columns of ``format=`` words (commas allowed within). Raises UnknownField with the name as typed."""
-    return [_column(word, tree) for text in formats for word in split_names(text)]
+    words: dict[str, None] = {}                # a word that comes again moves back
+    for text in formats:
+        for word in split_names(text):
+            words.pop(word.lower(), None)
+            words[word.lower()] = None
+    return [_column(word, tree) for word in words]
 
 
 def _column(word: str, tree: bool) -> ColumnField[Row]:

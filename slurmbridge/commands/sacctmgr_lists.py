@@ -92,7 +92,7 @@ async def list_user(talk: Talk, argv: Sequence[str]) -> None:
     given = user_conditions(talk, argv, where)
     if talk.exit_code:
         return
-    track_wckeys = talk.session.views.conf.values.get("TrackWCKey", "no").lower() in ("yes", "1", "true", "up")
+    track_wckeys = talk.session.views.conf.tracks_wckeys
     formats = where.formats
     defaults_only = where.only_defaults
     if not formats:

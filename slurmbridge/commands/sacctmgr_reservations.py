@@ -46,6 +46,10 @@ async def list_reservation(talk: Talk, argv: Sequence[str]) -> None:
             nodes = set(hostlist.expand(word.operand))
         else:
             talk.complain(f" Unknown condition: {text}\n Use keyword 'set' to modify value\n")
+    if nodes is not None and not clusters and not await talk.ask(
+            "If requesting nodes you must also request the cluster.\n"
+            f"Would you like to use the local cluster of '{talk.cluster}'?"):
+        talk.exit_code = 1
     if talk.exit_code:
         return
     if not argv:

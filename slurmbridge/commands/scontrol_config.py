@@ -279,7 +279,6 @@ _SPECIAL: dict[str, Callable[[Views, Style], Lines]] = {
     "SLURM_VERSION": _one("SLURM_VERSION", lambda v: SLURM_VERSION),
     "SuspendTime": _one("SuspendTime", _suspend_time), "SuspendTimeout": _one("SuspendTimeout", _suspend_timeout),
     "TaskPluginParam": _one("TaskPluginParam", lambda v: v.conf.values.get("TaskPluginParam", "(null type)")),
-    "TrackWCKey": _one("TrackWCKey", lambda v: "yes" if "wckeys" in v.conf.accounting_enforce or yes(
-        v.conf.values.get("TrackWCKey", "no")) else "no"),
+    "TrackWCKey": _one("TrackWCKey", lambda v: "yes" if v.conf.tracks_wckeys else "no"),
     "NamespaceType": _name_of_next,
 }

@@ -126,8 +126,7 @@ class JobLines:
         return array_tasks_text(self.job, self.style.array_text_length)
 
     def _tracks_wckey(self) -> bool:
-        conf = self.views.conf
-        return "wckeys" in conf.accounting_enforce or yes(conf.values.get("TrackWCKey", "no"))
+        return self.views.conf.tracks_wckeys
 
     def _state(self) -> Iterator[str]:
         job = self.job

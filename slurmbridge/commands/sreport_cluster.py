@@ -58,18 +58,19 @@ async def utilization(talk: Talk, argv: Sequence[str]) -> None:
 
 
 async def account_by_user(talk: Talk, argv: Sequence[str]) -> None:
-    await _by_association(talk, argv, "Cluster/Account/User", "login,proper", split_qos=False)
+    await _by_association(talk, argv, "Cluster/Account/User", "login,proper", by_qos=False)
 
 
 async def account_by_qos(talk: Talk, argv: Sequence[str]) -> None:
-    await _by_association(talk, argv, "Cluster/Account/QOS", "qos", split_qos=True)
+    await _by_association(talk, argv, "Cluster/Account/QOS", "qos", by_qos=True)
 
 
-async def _by_association(talk: Talk, argv: Sequence[str], title: str, who: str, *, split_qos: bool) -> None:
-    found = words.read(talk, argv, words.ASSOCIATION, {"users": [""]} if split_qos else None)
+async def _by_association(talk: Talk, argv: Sequence[str], title: str, who: str, *, by_qos: bool) -> None:
+    """``by_qos``: of accounts only; Slurm then takes the QOS for a proper name."""
+    found = words.read(talk, argv, words.ASSOCIATION, {"users": [""]} if by_qos else None)
     if "tree" in found.flags:
         talk.tree = True
-    split_qos = split_qos or found.get("qos") is not None
+    split_qos = by_qos or found.get("qos") is not None
     amounts_asked = "tresname,used" if talk.tres_text is not None else "used,energy"
     picked = pick(talk, "cluster", found.formats or f"cluster,ac,{who},{amounts_asked}".split(","))
     tree = Tree(talk.data, with_deleted=True)
@@ -89,7 +90,8 @@ async def _by_association(talk: Talk, argv: Sequence[str], title: str, who: str,
     for line in lines:
         shown: dict[str, str | None] = {
             "cluster": talk.cluster, "login": line.user, "account": line.account, "qos": line.qos,
-            "qos_id": ids.get(line.qos, "0"), "proper": proper_name(line.user) if line.user else None}
+            "qos_id": ids.get(line.qos, "0"),
+            "proper": line.qos if by_qos else proper_name(line.user) if line.user else None}
         if talk.tree:
             shown["account"] = _indented(tree, line, depths)
         rows += [{**shown, **amounts(talk, line, tres, totals or {})} for tres in talk.tres]

@@ -147,7 +147,8 @@ def _names(talk: Talk, tree: Tree, found: words.Conditions, kind: str, jobs: Ite
     """Names of groups and their lineage, in the order in which jobs are held against them."""
     wckeys: list[str] = []
     if kind != "account":
-        used = {str(job.row["wckey"]) for job in jobs}
+        tracked = talk.session.views.conf.tracks_wckeys        # else there is the one without a name alone
+        used = {str(job.row["wckey"]) for job in jobs} if tracked else {""}
         wckeys = sorted({name for name, _ in talk.data.wckeys.values()} | used)
         asked = found.get("wckeys")
         wckeys = [name for name in wckeys if not asked or name in asked]

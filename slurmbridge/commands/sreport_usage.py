@@ -126,13 +126,17 @@ def in_tree_order(tree: Tree, records: Iterable[AssociationRecord], cluster: str
 
 def chosen(talk: Talk, tree: Tree, found: Conditions, *, sub_accounts: bool, users_only: bool = False
            ) -> list[AssociationRecord]:
-    """The associations that a report is about; those of a partition count with their user's."""
+    """The associations that a report is about; those of a partition count with their user's.
+
+    What is below ``root`` does not say so in Slurm's lineages: asked for with its sub-accounts, it has none.
+    """
     users, accounts = found.get("users"), found.get("accounts")
     wanted = set(accounts or ())
     if accounts and sub_accounts:
+        wanted.discard("root")
         for name in accounts:
             top = tree.find(name)
-            if top is not None:
+            if top is not None and name != "root":
                 wanted.update(record.account for record in tree.in_order(top))
     return [record for record in tree.data.associations.values()
             if not record.partition and (users is None or record.user in users)

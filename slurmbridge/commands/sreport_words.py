@@ -162,7 +162,7 @@ def _add_uids(talk: Talk, found: Conditions, value: str) -> None:
     for name in names:
         uid = uid_of(name)
         if uid is None:
-            talk.complain(f"sreport: error: Invalid user id: {name}\n")
+            talk.warn(f"sreport: error: Invalid user id: {name}\n")
             return
         uids.append(str(uid))
     found.lists["uids"].extend(uids)

@@ -79,8 +79,7 @@ class Books:
             if now < self._rolled + HOUR_S:
                 return
             data, conf = self._world.accounting, self._world.conf
-            tracked = conf.values.get("TrackWCKey", "no").lower() in ("yes", "1", "true", "up")
-            settings = Settings(self._zone, dict(data.tres), default_qos_of(data), tracked, self._ranks)
+            settings = Settings(self._zone, dict(data.tres), default_qos_of(data), conf.tracks_wckeys, self._ranks)
             await asyncio.to_thread(self._roller.catch_up, settings, now)
             self._rolled = hour_of(self._zone, int(now))
 

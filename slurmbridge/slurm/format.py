@@ -332,7 +332,9 @@ def _column_cell(column: ColumnField[R]) -> Callable[[str | None], str]:
             return _float_text(text, width)
         if byte_length(text) <= width:
             return text
-        return cut_bytes(text, width) if column.kind == "time" else cut_bytes(text, width - 1) + "+" if width else ""
+        if column.kind == "time":              # strftime has no room: slurm_make_time_str; words are cut
+            return cut_bytes(text, width) if text in ("Unknown", "None", "N/A") else "#" * width
+        return cut_bytes(text, width - 1) + "+" if width else ""
 
     def cell(text: str | None) -> str:
         if text is None:

@@ -131,3 +131,9 @@ class SlurmConf:
     lines: dict[str, int] = field(default_factory=dict)                  # key -> line of its last value
     # (file, line, what was corrected or ignored), for lint and `up`
     notes: list[tuple[str, int, str]] = field(default_factory=list)
+
+    @property
+    def tracks_wckeys(self) -> bool:
+        """TrackWCKey, or enforced wckeys."""
+        return "wckeys" in self.accounting_enforce or self.values.get("TrackWCKey", "no").lower() in (
+            "yes", "1", "true", "up")

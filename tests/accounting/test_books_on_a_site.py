@@ -43,7 +43,7 @@ def _answers(site: Site) -> list[Any]:
 
 def test_books_taken_over(site: Site, tmp_path: Path) -> None:
     assert _answers(site) == []
-    total = int(site.ok("sreport", "-nP", "-tseconds", "cluster", "AccountUtilizationByUser", "Users=", "Accounts=root",
+    total = int(site.ok("sreport", "-nP", "-tseconds", "cluster", "AccountUtilizationByUser", "Users=",
                         "start=2026-02-01", "end=2026-04-01", "format=used").split("\n")[0])
     path = f"{site.work}/usage"
     for by in ("account", "user", "qos", "partition", "month"):

@@ -8,7 +8,7 @@ from sites import Site
 
 def test_a_node_is_drained_and_returns(make_site: Callable[..., Site]) -> None:
     site = make_site()
-    events = ("sacctmgr", "-nP", "show", "event", "event=node", "start=now-1hour", "format=nodename,state,reason,user")
+    events = ("sacctmgr", "-nP", "show", "event", "event=node", "all_time", "format=nodename,state,reason,user")
     site.ok("scontrol", "update", "nodename=n1", "state=drain", "reason=disk")
     site.ok("scontrol", "update", "nodename=n2", "state=down", "reason=psu")
     wanted = ["n1|DRAIN|disk|root(0)", "n2|DOWN|psu|root(0)"]
@@ -18,5 +18,5 @@ def test_a_node_is_drained_and_returns(make_site: Callable[..., Site]) -> None:
     site.up()
     site.ok("scontrol", "update", "nodename=n1", "state=resume")
     assert site.ok(*events).splitlines() == wanted
-    ended = site.ok("sacctmgr", "-nP", "show", "event", "nodes=n1", "start=now-1hour", "format=timeend").split()
+    ended = site.ok("sacctmgr", "-nP", "show", "event", "nodes=n1", "all_time", "format=timeend").split()
     assert ended and "Unknown" not in ended

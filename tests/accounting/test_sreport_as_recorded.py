@@ -8,7 +8,7 @@ import pytest
 from accounting.histories import CASES, case_with, open_stage, roll_up, take_over
 from accounting.stage import UIDS
 
-from slurmbridge.commands import sacctmgr, sacctmgr_books, sreport, sreport_words, usage_report
+from slurmbridge.commands import sacctmgr, sacctmgr_events, sreport, sreport_words, usage_report
 from slurmbridge.slurm.zones import Zone
 
 
@@ -17,7 +17,7 @@ def users(monkeypatch: pytest.MonkeyPatch) -> None:
     """The recording's users, whoever lives here."""
     names = {uid: name for name, uid in UIDS.items()}
     monkeypatch.setattr(sreport_words, "uid_of", UIDS.get)
-    monkeypatch.setattr(sacctmgr_books, "user_name", names.get)
+    monkeypatch.setattr(sacctmgr_events, "user_name", names.get)
 
 
 def in_qos_order(text: str) -> str:
@@ -68,7 +68,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-u
 def test_a_report_adds_up_to_sreports_total(stage: Any, by: str, tres: str) -> None:
     window = ("2026-03-01", "2026-04-02")
     printed = stage.call(sreport.run, [
-        "-nP", "-tseconds", f"-T{tres}", "cluster", "AccountUtilizationByUser", "Accounts=root", "Users=",
+        "-nP", "-tseconds", f"-T{tres}", "cluster", "AccountUtilizationByUser", "Users=",
         f"start={window[0]}", f"end={window[1]}", "format=account,used"], env={"TZ": "Europe/Berlin"}).stdout
     total = int(next(line for line in printed.splitlines() if line.startswith("root|")).partition("|")[2])
     asked = usage_report.question(by, *window, tres, stage, Zone.of({"TZ": "Europe/Berlin"}))
