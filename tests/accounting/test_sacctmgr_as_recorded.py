@@ -42,6 +42,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[dict[str, Any
     patch = pytest.MonkeyPatch()
     patch.setattr(sacctmgr_users, "uid_of", UIDS.get)         # the recording's users, whoever lives here
     stage = Stage(tmp_path_factory.mktemp("stage") / "ledger.db", ["gres/gpu", "gres/gpu:a100", "gres/gpu:v100"], BOOT)
+    stage.now_s += 1                          # of this second are no events yet
     stage.ledger.write_and_wait([SaveEvent("", BOOT, reason="Cluster Registered TRES")])
     for name in ("low", "scav", "high", "capped", "gpuq"):
         stage.call(sacctmgr.run, ["-i", "add", "qos", name])
