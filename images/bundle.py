@@ -4,7 +4,8 @@ It needs nothing of the user's image: an interpreter with its own loader and C l
 daemon can ever load (``preload`` knows them), compiled, and the users' commands as one static program. Run by the
 Containerfile and by the tests; takes the Python that runs it apart, and needs ``ldd`` and a C compiler.
 
-    lib/ld.so  lib/*.so*  lib/pythonX.Y/     libexec/python3     bin/srun …     app/start.py  app/slurmbridge/
+    lib/ld.so  lib/*.so*  lib/pythonX.Y/     libexec/python3     bin/srun …     app/start_*.py  app/slurmbridge/
+    self -> .       (an interpreter does not find its library right below /)
 """
 from __future__ import annotations
 
@@ -81,9 +82,12 @@ def assemble(target: Path) -> None:
     (inside / "lib-dynload").mkdir(exist_ok=True)
     for name, path in needed.items():
         _copy(path, target / "lib" / name)
+    if shutil.which("strip"):
+        subprocess.run(["strip", "--strip-unneeded", *map(str, (target / "lib").glob("*.so*"))], check=False)
     for module in ("pod", "deliver"):
         (target / "app" / f"start_{module}.py").write_text(START.format(module=module))
     _commands(target / "bin")
+    (target / "self").symlink_to(".")
 
 
 def _copy(source: Path, target: Path) -> None:

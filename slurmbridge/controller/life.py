@@ -338,6 +338,8 @@ class JobLife:
         """The failed node is avoided; without one to blame the job is held, as Slurm does after a failed prolog."""
         job.restarts += 1
         job.failed_node = cause.node
+        if not cause.node:
+            job.system_comment = cause.description
         if not job.request.batch or not job.requeue:
             job.reason, job.reason_desc = "JobLaunchFailure", cause.description
             self.apply(job, Event.ABANDON_NODE if cause.node else Event.ABANDON, Cause(reason="JobLaunchFailure"))

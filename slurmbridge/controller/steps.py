@@ -1,12 +1,10 @@
 """Steps that nobody asked for: the batch script's and the container's (sacct's .batch and .extern), and step states."""
 from __future__ import annotations
 
+from slurmbridge.controller.transitions import OUT_OF_MEMORY_SIGNAL
 from slurmbridge.slurm import states
 from slurmbridge.slurm.settings import SlurmConf
 from slurmbridge.views.records import JobRecord, StepRecord, Tres
-
-OUT_OF_MEMORY_SIGNAL = 125
-"""Slurm's mark in a wait status for a step that the kernel's OOM killer ended."""
 
 
 def at_start(job: JobRecord, conf: SlurmConf, now_s: float) -> list[StepRecord]:

@@ -45,6 +45,8 @@ class Event(Enum):
 BY_EXIT = "by exit"
 """The state follows from the exit status: COMPLETED, FAILED or OUT_OF_MEMORY."""
 KEEP = "keep"
+OUT_OF_MEMORY_SIGNAL = 125
+"""Stands for a death by the kernel's OOM killer (Slurm's SIG_OOM)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ def rule_for(phase: Phase, event: Event) -> Rule | None:
 
 def state_by_exit(exit_status: int, out_of_memory: bool = False) -> tuple[str, str]:
     """(state, reason) of a job whose script ended with this wait(2) status, as slurmctld judges it."""
-    if out_of_memory:
+    if out_of_memory or exit_status & 0x7F == OUT_OF_MEMORY_SIGNAL:
         return states.OUT_OF_MEMORY, "OutOfMemory"
     if exit_status & 0x7F:
         return states.FAILED, "RaisedSignal"

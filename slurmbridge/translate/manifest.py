@@ -205,7 +205,7 @@ def _deliver_runtime(spec: dict[str, Any], container: Mapping[str, Any], site: S
         return
     spec["volumes"].append({"name": "runtime", "emptyDir": {}})
     spec["initContainers"] = [{
-        "name": "runtime", "image": site.runtime_image, "command": runtime_command("", "deliver", "/", "/to"),
+        "name": "runtime", "image": site.runtime_image, "command": runtime_command("/self", "deliver", "/", "/to"),
         "resources": container["resources"], "securityContext": _container_rights(),
         "volumeMounts": [{"name": "runtime", "mountPath": "/to"}]}]
 

@@ -24,6 +24,7 @@ from sites import DATA, Site
 GIVEN = os.environ.get("SLURMBRIDGE_TEST_KUBECONFIG", "")
 
 
+@pytest.hookimpl(tryfirst=True)       # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(item.path).parent == Path(__file__).parent:

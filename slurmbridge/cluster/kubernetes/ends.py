@@ -25,6 +25,11 @@ class End:
     message: str = ""
     exit_status: int = SIGKILL
 
+    @property
+    def is_permanent(self) -> bool:
+        """Whether waiting longer, or another node, would not help."""
+        return self.reason in ("ImagePull", "ContainerStart")
+
 
 def is_over(pod: Pod) -> bool:
     """All its containers are gone, as its kubelet says."""

@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from slurmbridge.cluster.daemons import ask
 from slurmbridge.cluster.kubernetes import inventory, orders
 from slurmbridge.cluster.kubernetes.api import MERGE_PATCH, Api, ApiError
@@ -21,7 +23,8 @@ from slurmbridge.cluster.kubernetes.budget import PRESETS, Budget
 from slurmbridge.cluster.kubernetes.credentials import Credentials
 from slurmbridge.cluster.kubernetes.ends import is_over
 from slurmbridge.cluster.kubernetes.gang import Gang
-from slurmbridge.cluster.kubernetes.objects import Job, Node, Pod
+from slurmbridge.cluster.kubernetes.objects import Event as ClusterEvent
+from slurmbridge.cluster.kubernetes.objects import Job, ListOf, Node, Pod
 from slurmbridge.cluster.kubernetes.plugin import Binder, load_binder
 from slurmbridge.cluster.kubernetes.probe import can_mount_images
 from slurmbridge.cluster.kubernetes.reflector import Reflector
@@ -272,6 +275,16 @@ class KubernetesEngine:
                 if not error.is_transient:
                     log.error("Job of %s: %s", run, error)
                     return
+
+    async def why_not_created(self, job: str) -> str:
+        """What the cluster says of a Job whose pods do not come: a quota, a policy, a webhook."""
+        query = {"fieldSelector": f"involvedObject.kind=Job,involvedObject.name={job},reason=FailedCreate"}
+        try:
+            found = await self.api.request("GET", f"/api/v1/namespaces/{self.settings.namespace}/events", query=query)
+        except ApiError:
+            return ""
+        events = msgspec.json.decode(found, type=ListOf[ClusterEvent]).items
+        return " ".join(events[-1].message.split())[:300] if events else ""
 
     # ---- orders -----------------------------------------------------------------------------------------------------
 

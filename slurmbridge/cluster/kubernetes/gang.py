@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -129,19 +129,26 @@ class Gang:
         self._tell("launch_failed", {"node": end.node, "reason": end.reason, "message": end.message})
         self.is_over = True
 
-    async def _until(self, ready: Callable[[], bool], limit_s: float, late: Callable[[], End]) -> None:
-        """Waits until something is true of the pods. Raises Failed (too late, or impossible by now) or Ended."""
+    async def _until(self, ready: Callable[[], bool], limit_s: float, late: Callable[[], End],
+                     hopeless_s: float | None = None) -> None:
+        """Waits until something is true of the pods; after ``hopeless_s`` not for what no time will mend.
+
+        Raises Failed (too late, or impossible by now) or Ended.
+        """
         loop = asyncio.get_running_loop()
-        until = loop.time() + limit_s
+        began = loop.time()
         while True:
             self.changed.clear()
             self._check()
             if ready():
                 return
-            try:
-                await asyncio.wait_for(self.changed.wait(), max(0.0, until - loop.time()))
-            except TimeoutError:
-                raise Failed(late()) from None
+            waited = loop.time() - began
+            if hopeless_s is not None and waited >= hopeless_s and late().is_permanent:
+                raise Failed(late())
+            if waited >= limit_s:
+                raise Failed(late())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.changed.wait(), min(1.0, limit_s - waited))
 
     def _check(self) -> None:
         if self.ended_by is not None:
@@ -169,8 +176,14 @@ class Gang:
             raise Ended
         if self.started or any(ends.is_over(pod) for pod in self.pods.values()):
             return                            # it runs, or it is over and its last words are read
-        await self._until(lambda: len(self.pods) == count, times.created_s, lambda: End(
-            "NotCreated", "", "the pods were not created"))
+        try:
+            await self._until(lambda: len(self.pods) == count, times.created_s, lambda: End(
+                "NotCreated", "", "the pods were not created"))
+        except Failed as failure:
+            if failure.end.reason != "NotCreated":
+                raise
+            message = await engine.why_not_created(self.name)
+            raise Failed(replace(failure.end, message=f"{failure.end.message}{message and ': '}{message}")) from None
         places = [PodPlace(pod.metadata.name, pod.metadata.uid, self.nodes[index])
                   for index, pod in sorted(self.pods.items()) if not pod.spec.node_name]
         if places:
@@ -184,7 +197,8 @@ class Gang:
         for index, pod in self.pods.items():
             if pod.spec.node_name and pod.spec.node_name != self.nodes[index]:
                 raise Failed(End("NotBound", "", f"{pod.metadata.name} was bound to {pod.spec.node_name} by another"))
-        await self._until(self._all_run, times.ready_s, lambda: ends.why_not_ready(self.pods, self.nodes))
+        await self._until(self._all_run, times.ready_s, lambda: ends.why_not_ready(self.pods, self.nodes),
+                          times.image_s)
 
     def _all_run(self) -> bool:
         return all(pod.status.phase == "Running" and pod.status.pod_ip for pod in self.pods.values())

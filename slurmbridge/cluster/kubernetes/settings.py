@@ -67,6 +67,7 @@ class Timeouts(BaseModel):
     created_s: float = 60
     bound_s: float = 30
     ready_s: float = 600
+    image_s: float = 60                       # of ready_s, after which an image that cannot be pulled is given up
 
 
 class KubernetesSettings(BaseModel):
