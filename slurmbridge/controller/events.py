@@ -9,12 +9,13 @@ from dataclasses import fields
 
 from slurmbridge.cluster.port import Event as News
 from slurmbridge.cluster.port import RunId
-from slurmbridge.controller import nodes, steps
+from slurmbridge.controller import node_arrivals, nodes, steps
 from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.transitions import Event, Phase, phase_of
 from slurmbridge.controller.world import World
 from slurmbridge.slurm import states
 from slurmbridge.slurm.errors import SlurmError
+from slurmbridge.slurm.settings import NodeLine
 from slurmbridge.views.records import JobRecord, StepRecord
 
 log = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ CLOCK_SLACK_S = 0.5
 NODE_FAIL_STATUS = 1
 """The exit status of a run that was lost with its node, as slurmctld records it."""
 _STEP_FIELDS = frozenset(field.name for field in fields(StepRecord))
-_NODE_FIELDS = ("cpu_load", "free_mem_mb", "boot_s", "daemon_start_s", "os", "arch", "address", "host_name", "features")
+_NODE_FIELDS = ("cpu_load", "free_mem_mb", "boot_s", "daemon_start_s", "os", "arch", "address", "host_name")
 
 
 class EngineNews:
@@ -203,6 +204,9 @@ class EngineNews:
     def _node(self, news: News) -> None:
         """A node's condition as the engine sees it; what an administrator set stays."""
         world, data = self._world, news.data
+        line, use = data.get("line"), data.get("foreign")
+        if isinstance(line, NodeLine):
+            node_arrivals.found(world, line)
         node = world.nodes.get(str(data.get("name")))
         if node is None:
             return
@@ -215,6 +219,8 @@ class EngineNews:
                 node.reason = str(data.get("reason") or "") if node.base_state == "DOWN" else node.reason
                 node.reason_s = news.at_s
                 world.node_changed(node)
+        if isinstance(use, dict) and use != node.foreign:
+            node_arrivals.set_foreign(world, node.name, use)
         if "drain" in data and nodes.drain_by_engine(node, str(data["drain"]), news.at_s):
             world.node_changed(node)
         nodes.show_to_scheduler(node, world.columns)

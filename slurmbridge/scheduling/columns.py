@@ -7,7 +7,7 @@ Memory in MB, times in epoch seconds. Nodes are sorted by name as in Slurm's nod
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key, lru_cache
 
@@ -152,6 +152,15 @@ class Use(Counts):
                    c.limited, self.core_busy.copy(), [g.copy() for g in self.gres_busy])
 
 
+@dataclass(frozen=True, slots=True)
+class _Foreign:
+    """Taken on one node by others: core numbers, memory, (kind's number, devices)."""
+
+    cores: tuple[int, ...]
+    mem_mb: int
+    devices: tuple[tuple[int, tuple[int, ...]], ...]
+
+
 class ClusterColumns:
     """Nodes, partitions and running jobs as arrays; see the module docstring."""
 
@@ -186,6 +195,7 @@ class ClusterColumns:
         self.partition_nodes: dict[str, BoolArray] = {}
         self.largest: dict[str, tuple[int, int]] = {}     # partition -> most CPUs and cores of one of its nodes
         self.running: dict[int, RunningJob] = {}
+        self._foreign: dict[str, _Foreign] = {}
         for i, node in enumerate(nodes):
             self._index_features(i, node)
             self._index_gres(i, node)
@@ -263,6 +273,34 @@ class ClusterColumns:
             self.features.setdefault(feature, np.zeros(len(self.names), dtype=np.bool_))[i] = True
         if weight is not None:
             self.weight[i] = weight
+
+    def set_foreign(self, name: str, cores: int, mem_mb: int, gres: Mapping[tuple[str, str], int]) -> None:
+        """What others than our jobs use of a node now. Of cores and devices as many are taken as are free."""
+        i = self.index[name]
+        before = self._foreign.pop(name, None)
+        if before is not None:
+            self._take_foreign(i, before, False)
+        busy = self.use.core_busy[i, :int(self.cores[i])]
+        chosen = tuple(int(core) for core in np.flatnonzero(~busy)[::-1][:cores])
+        devices = []
+        for kind, count in gres.items():
+            k = self._kind_index.get(kind)
+            if k is not None:
+                free = np.flatnonzero(~self.use.gres_busy[k][i, :int(self.gres_total[k][i])])[::-1][:count]
+                devices.append((k, tuple(int(device) for device in free)))
+        now = _Foreign(chosen, mem_mb, tuple(devices))
+        self._take_foreign(i, now, True)
+        self._foreign[name] = now
+
+    def _take_foreign(self, i: int, use: _Foreign, taken: bool) -> None:
+        sign = 1 if taken else -1
+        for core in use.cores:
+            self.use.core_busy[i, core] = taken
+            self.use.socket_free[i, core // self.cores_per_socket[i]] -= sign
+        self.mem_mb[i] -= sign * use.mem_mb
+        for k, devices in use.devices:
+            self.use.gres_busy[k][i, list(devices)] = taken
+            self.use.gres_free[k][i] -= sign * len(devices)
 
     def apply_start(self, job: RunningJob) -> None:
         """The job holds its shares from now on. Raises ValueError when it is known already."""

@@ -6,6 +6,7 @@ The controller owns and mutates these objects; commands and the ledger only read
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.slurm.sluid import sluid_text
@@ -211,6 +212,7 @@ class NodeRecord:
     last_busy_s: float = 0.0
     resume_after_s: float | None = None
     engine_drain: str = ""                    # the reason of a DRAIN that is the engine's
+    foreign: dict[str, Any] = field(default_factory=dict)    # what others use (node_arrivals.Foreign)
     cpu_load: float | None = None
     free_mem_mb: int | None = None
     # use, kept up to date by the controller

@@ -41,7 +41,7 @@ def cluster(nodes: int = 3) -> Iterator[Cluster]:
             found.down()
             found = Cluster(place)
             try:
-                found.up(nodes)
+                found.up(nodes, controllers=["--node-monitor-grace-period=14s"])
                 found.load(images.runtime_image(place))
             except BaseException:
                 found.down()

@@ -48,7 +48,8 @@ def test_jobs_outlive_it_with_their_true_ends(make_kube) -> None:  # type: ignor
 def test_killed_while_a_gang_starts(make_kube, moment_s: float) -> None:  # type: ignore[no-untyped-def]
     """Whatever had been done of it, the job runs once and to its end."""
     site = make_kube()
-    jobs = [site.submit("-N2", "--mem=64", site.script("echo once >> $SLURM_JOB_ID.count; srun hostname")) for _ in "ab"]
+    script = site.script("echo once >> $SLURM_JOB_ID.count; srun hostname")
+    jobs = [site.submit("-N2", "--mem=64", script) for _ in "ab"]
     time.sleep(moment_s)
     kill_controller(site)
     site.up()

@@ -22,6 +22,7 @@ from slurmbridge.cluster.kubernetes.api import MERGE_PATCH, Api, ApiError
 from slurmbridge.cluster.kubernetes.budget import PRESETS, Budget
 from slurmbridge.cluster.kubernetes.credentials import Credentials
 from slurmbridge.cluster.kubernetes.ends import is_over
+from slurmbridge.cluster.kubernetes.foreign import ForeignPods, use_of
 from slurmbridge.cluster.kubernetes.gang import Gang
 from slurmbridge.cluster.kubernetes.objects import Event as ClusterEvent
 from slurmbridge.cluster.kubernetes.objects import Job, ListOf, Node, Pod
@@ -60,6 +61,7 @@ class KubernetesEngine:
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._site = manifest.Site()
+        self._foreign = ForeignPods(self._is_ours, self._foreign_changed)
         self._is_listening = False
 
     # ---- start and recovery -----------------------------------------------------------------------------------------
@@ -85,7 +87,9 @@ class KubernetesEngine:
                                query={"labelSelector": selector} if selector else None)
         self.jobs = Reflector(self.api, f"/apis/batch/v1/{space}/jobs", Job, self._job_changed, query=ours)
         self.pods = Reflector(self.api, f"/api/v1/{space}/pods", Pod, self._pod_changed, query=ours)
-        for reflector in (self.nodes, self.jobs, self.pods):
+        self._everybody = Reflector(self.api, "/api/v1/pods", Pod, self._foreign.see, query={
+            "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"})
+        for reflector in (self.nodes, self.jobs, self.pods, self._everybody):
             await reflector.list_all()
             self._spawn(reflector.run())
 
@@ -210,11 +214,24 @@ class KubernetesEngine:
             data: dict[str, Any] = {"base_state": "DOWN", "reason": "Kubernetes: the node was deleted", "drain": ""}
         else:
             data = {**found.facts, "base_state": found.base_state, "reason": found.down_reason,
-                    "drain": found.drain_reason or self._leftovers(name), "line": found.line}
+                    "drain": found.drain_reason or self._leftovers(name), "line": found.line,
+                    "foreign": self._foreign_use(name, found)}
         told = tuple(sorted((key, str(value)) for key, value in data.items()))
         if self._told.get(name) != told:
             self._told[name] = told
             self.put(Event("node", None, self._now(), data={"name": name, **data}))
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return pod.metadata.namespace == self.settings.namespace and (
+            pod.metadata.labels.get(CLUSTER_LABEL) == self._cluster)
+
+    def _foreign_changed(self, name: str) -> None:
+        if self._is_listening and name in self._found:
+            self._tell_node(name)
+
+    def _foreign_use(self, name: str, found: inventory.Found) -> dict[str, Any]:
+        node = self.nodes.items[("", name)]
+        return use_of(self._foreign.on(name), node.status.allocatable, found.resources)
 
     def _leftovers(self, node: str) -> str:
         """Containers of a run that is over, as far as anybody knows: the node was away when it ended."""

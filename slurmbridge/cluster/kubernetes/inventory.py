@@ -20,6 +20,7 @@ from slurmbridge.translate.manifest import DOMAIN
 _NOISE = ("beta.kubernetes.io/", "feature.node.kubernetes.io/", "kubernetes.io/hostname", "node.kubernetes.io/exclude",
           "kubernetes.io/os", "nvidia.com/", "node-role.kubernetes.io/")
 FEATURES_ANNOTATION = f"{DOMAIN}/features"
+_SAID_BY_READY = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 _VENDOR_WORDS = frozenset({"nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon", "gpu"})
 
 
@@ -51,7 +52,7 @@ def read_node(node: Node, rules: Sequence[GresRule], tolerations: Sequence[Mappi
     reason = "" if is_ready else f"Kubernetes: {ready.reason or 'NotReady'}" if ready else "Kubernetes: no status yet"
     info = node.status.node_info
     facts = {"arch": _arch(info.architecture), "os": f"{info.os_image} {info.kernel_version}".strip(),
-             "address": address, "features": line.features}
+             "address": address}
     return Found(line, resources, "IDLE" if is_ready else "DOWN", reason, drain_reason(node, tolerations),
                  {name: value for name, value in facts.items() if value})
 
@@ -114,6 +115,8 @@ def drain_reason(node: Node, tolerations: Sequence[Mapping[str, Any]]) -> str:
     if node.spec.unschedulable:
         return "Kubernetes: cordoned"
     for taint in node.spec.taints:
+        if taint.key in _SAID_BY_READY:
+            continue
         if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(one, taint) for one in tolerations):
             return f"Kubernetes: taint {taint.key}"
     return ""
