@@ -43,6 +43,13 @@ def _is_over(job: JobRecord) -> bool:
     return job.state not in ("PENDING", "RUNNING", "SUSPENDED")
 
 
+def _exit_status(job: JobRecord) -> int:
+    """Of this run: none while it waits. A bare 1 is no signal but slurmctld's own word for what it lost: exit code 1."""
+    if job.state == PENDING:
+        return 0
+    return 1 << 8 if job.exit_status == 1 else job.exit_status
+
+
 def _waited_for(job: JobRecord) -> str:
     """sacct's Reason: what the job last waited for, other than its turn."""
     if job.state == PENDING and job.reason not in ("None", "Priority", "Resources"):
@@ -56,7 +63,7 @@ def _job_data(job: JobRecord) -> dict[str, Any]:
         "group": job.group_name, "nodes": job.nodes, "tres_req": job.tres_req, "tres_alloc": job.tres_alloc,
         "req_cpus": job.num_cpus, "req_nodes": job.min_nodes, "req_mem_cpu": job.mem_per_cpu_mb,
         "req_mem_node": job.mem_per_node_mb, "time_limit_min": job.time_limit_min, "priority": job.priority,
-        "exit_status": job.exit_status, "derived": job.derived_exit_status, "reason": _waited_for(job),
+        "exit_status": _exit_status(job), "derived": job.derived_exit_status, "reason": _waited_for(job),
         "scheduler": job.scheduler, "constraints": request.constraint, "work_dir": request.work_dir,
         "std_in": request.std_in, "std_out": request.std_out, "std_err": request.std_err,
         "submit_line": request.submit_line, "comment": job.comment, "admin_comment": job.admin_comment,

@@ -20,6 +20,8 @@ async def wait_for_start(session: Session, job_id: int, request: JobRequest, err
     started = asyncio.ensure_future(session.acts.wait_job_start(job_id))
     try:
         patience = QUEUED_AFTER_S if request.immediate_s is None else float(request.immediate_s)
+        if request.het_offset is not None and request.immediate_s is None:
+            patience = 0.0                    # heterogeneous jobs are never started at once
         done, _ = await asyncio.wait([started], timeout=patience)
         if not done:
             if request.immediate_s is not None:

@@ -41,7 +41,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         for one in jobs:
             await _say(session, request.quiet, f"salloc: Nodes {compress(one.nodes)} are ready for job\n")
         await _ring(session, request.bell, session.now() - began_s)
-        if request.no_shell:
+        if any(one.no_shell for one in submission.requests):
             given = True
             return Reply()
         address, credential = await session.acts.step_address(session.identity, job_id)

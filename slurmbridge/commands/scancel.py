@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from slurmbridge.commands.common import Stop, array_tasks_text, command, holds_task, parse_job_name
 from slurmbridge.commands.scancel_options import EVERY_TASK, NAME, Options, Target, list_text, parse
@@ -80,7 +81,7 @@ class Canceller:
             await self.act(word, None, None)
             return
         job_id: int | None = name.job_id
-        if name.het_offset is not None:
+        if name.het_offset is not None and self.options.signal is None:
             job_id = next((job.job_id for job in views.jobs.values()
                            if job.het_job_id == name.job_id and job.het_offset == name.het_offset), None)
         await self.act(word, job_id, name.tasks)
@@ -145,7 +146,7 @@ class Canceller:
         queue = self._queue()
         wanted = self._existing(queue) if self.options.targets else []
         if self.options.targets:
-            queue = [job for job in queue if any(_is(job, target) for target in wanted)]
+            queue = [job for job in queue if any(self._is_meant(job, target) for target in wanted)]
         if self.options.has_filter:
             queue = self._filtered(queue)
             if not queue and self.options.verbose > 0:
@@ -161,7 +162,7 @@ class Canceller:
                 await self.act(text, job.job_id if tasks is None else job.array_job_id, tasks)
             return
         for target in wanted:
-            if not _is(job, target):
+            if not self._is_meant(job, target):
                 continue
             if target.step_id is not None:
                 text, _ = self._job_text(job)
@@ -197,7 +198,7 @@ class Canceller:
         """The named jobs that are in the queue; an error for each other one."""
         found = []
         for target in self.options.targets:
-            if any(_is(job, target) for job in queue):
+            if any(self._is_meant(job, target) for job in queue):
                 found.append(target)
                 continue
             by_controller = self.options.ctld and target.step_id is None        # which minds no job that is over
@@ -231,6 +232,12 @@ class Canceller:
         kept = [job for job in queue if passes(job)]
         leaders = {job.het_job_id for job in kept if job.het_job_id and not job.het_offset}
         return [job for job in kept if not (job.het_offset and job.het_job_id in leaders)]
+
+    def _is_meant(self, job: JobRecord, target: Target) -> bool:
+        """As in Slurm ``N+k`` is the component for the job's end only: a signal, or a step's number, means job N."""
+        if target.het_offset is not None and (self.options.signal is not None or target.step_id is not None):
+            target = replace(target, het_offset=0)
+        return _is(job, target)
 
     def _filters(self) -> str:
         options = self.options

@@ -17,11 +17,9 @@ _SPECIAL = frozenset({"batch", "extern", "interactive"})
 
 
 def step_name(job: JobRecord, step: StepRecord) -> str:
-    """``434.0``, ``435_1.batch``, ``15+1.extern``."""
+    """``434.0``, ``435_1.batch``; a component of a heterogeneous job by its own number."""
     if job.array_job_id and job.array_task_id is not None:
         return f"{job.array_job_id}_{job.array_task_id}.{step.step_id}"
-    if job.het_job_id:
-        return f"{job.het_job_id}+{job.het_offset}.{step.step_id}"
     return f"{job.job_id}.{step.step_id}"
 
 
@@ -92,9 +90,8 @@ def show(call: Call, text: str | None) -> None:
         call.error(f"scontrol_print_step: slurm_get_job_steps({text}) failed: JobID can not be zero")
         return
     jobs = [job for job in views.jobs.values()
-            if name.job_id in (job.job_id, job.array_job_id or job.job_id, job.het_job_id or job.job_id)
-            and (name.tasks is None or holds_task(job, name.tasks[0]))
-            and (name.het_offset is None or (job.het_job_id and job.het_offset == name.het_offset))]
+            if name.job_id in (job.job_id, job.array_job_id or job.job_id)
+            and (name.tasks is None or holds_task(job, name.tasks[0]))]
     if not jobs:
         if call.quiet:
             call.exit_code = 1

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from slurmbridge.commands import submitting
 from slurmbridge.commands.allocation import allocation_variables, wait_for_start
 from slurmbridge.commands.common import command, parse_job_name
+from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.translate.call import Submission
 from slurmbridge.views.session import Reply, Session
@@ -44,6 +45,8 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         address, credential = await session.acts.step_address(session.identity, job_id)
         inherited = {name: submission.env[name] for name in _KEPT if name in submission.env}
         variables = {**submission.env, **allocation_variables(job, session), **inherited}
+        if job.het_job_ids:
+            variables["SLURM_HET_SIZE"] = str(len(job.het_job_ids))
         code = await session.hand_over(address, credential, variables, session.invocation.argv)
         handed = True
         return Reply(exit_code=code)
@@ -72,6 +75,8 @@ async def _join(session: Session, submission: Submission, text: str) -> Reply:
             job_id = next((job.job_id for job in session.views.array_tasks(name.job_id)
                            if job.array_task_id == name.tasks[0]), 0)
         address, credential = await session.acts.step_address(session.identity, job_id)
+        if session.views.jobs[job_id].het_offset:
+            raise SlurmError(errors.ESLURM_NOT_HET_JOB_LEADER)
     except SlurmError as error:
         lines = (f"srun: error: Unable to confirm allocation for job {text}: {error.text}\n"
                  f"srun: Check SLURM_JOB_ID environment variable. Expired or invalid job {text}\n")

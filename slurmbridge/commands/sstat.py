@@ -114,11 +114,7 @@ async def _steps(name: JobName, session: Session, *, all_steps: bool, by_node: b
 def _job(name: JobName, session: Session) -> JobRecord | None:
     if name.tasks:
         return next((job for job in session.views.array_tasks(name.job_id) if job.array_task_id == name.tasks[0]), None)
-    job = session.views.jobs.get(name.job_id)
-    if job is not None and name.het_offset is not None:
-        others = job.het_job_ids
-        return session.views.jobs.get(others[name.het_offset]) if name.het_offset < len(others) else None
-    return job
+    return session.views.jobs.get(name.job_id)
 
 
 def _row(job: JobRecord, step: StepRecord, live: Mapping[str, Any]) -> LiveStep:

@@ -71,6 +71,12 @@ def named(text: str, world: World, *, split: bool = False) -> list[JobRecord]:
     return world.jobs.het_components(job) if job.het_job_id == job_id else [job]
 
 
+def is_component(text: str) -> bool:
+    """Whether the text names one component of a heterogeneous job, as ``12+1``."""
+    found = _JOB.match(text.strip())
+    return found is not None and found.group(3) is not None
+
+
 def missing_tasks(text: str, world: World) -> list[int]:
     """Which of the tasks that ``12_3`` or ``12_[1-4]`` names are none of the array's."""
     found = _JOB.match(text.strip())

@@ -125,7 +125,7 @@ class ControllerActs:
         done = 0
         for job in jobs:
             try:
-                await self._signal_job(caller, job, signal, batch_only=batch_only, full=full)
+                await self._signal_job(caller, job, signal, batch_only=batch_only, full=full, alone=len(jobs) == 1)
                 done += 1
             except SlurmError as error:
                 failure = error
@@ -134,10 +134,13 @@ class ControllerActs:
             raise failure
 
     async def _signal_job(self, caller: Identity, job: JobRecord, signal: int | None, *, batch_only: bool,
-                          full: bool) -> None:
+                          full: bool, alone: bool) -> None:
+        """``alone``: other components of a heterogeneous job are not meant."""
         phase = phase_of(job)
         if phase in (Phase.ENDED, Phase.STOPPING):
             raise SlurmError(errors.ESLURM_ALREADY_DONE)
+        if job.het_offset and alone and phase in (Phase.PENDING, Phase.REQUEUING):
+            raise SlurmError(errors.ESLURM_NOT_WHOLE_HET_JOB)
         if signal is None or (signal == signals.SIGKILL and phase in (Phase.PENDING, Phase.REQUEUING)):
             self._life.apply(job, Event.CANCEL, Cause(uid=caller.uid))
             return
@@ -222,6 +225,10 @@ class ControllerActs:
 
     async def requeue(self, caller: Identity, job: str, *, hold: bool = False, special_exit: bool = False) -> None:
         def act(record: JobRecord) -> None:
+            if record.het_offset and access.is_component(job):
+                raise SlurmError(errors.ESLURM_INVALID_JOB_ID)
+            if record.het_offset and job == str(record.job_id):
+                raise SlurmError(errors.ESLURM_NOT_HET_JOB_LEADER)
             if not record.requeue:
                 raise SlurmError(errors.ESLURM_DISABLED)
             if not record.request.batch:
@@ -230,14 +237,23 @@ class ControllerActs:
         await self._each(caller, job, act, split=False)
 
     async def suspend(self, caller: Identity, job: str) -> None:
-        if not access.is_operator(caller, self._world):
-            raise SlurmError(errors.ESLURM_ACCESS_DENIED)
-        await self._each(caller, job, lambda record: self._life.apply(record, Event.SUSPEND, Cause(uid=caller.uid)))
+        await self._suspend(caller, job, Event.SUSPEND)
 
     async def resume(self, caller: Identity, job: str) -> None:
+        await self._suspend(caller, job, Event.RESUME)
+
+    async def _suspend(self, caller: Identity, job: str, event: Event) -> None:
+        """Suspends or resumes a whole job."""
+        if access.is_component(job):
+            raise SlurmError(errors.ESLURM_NOT_WHOLE_HET_JOB)
         if not access.is_operator(caller, self._world):
             raise SlurmError(errors.ESLURM_ACCESS_DENIED)
-        await self._each(caller, job, lambda record: self._life.apply(record, Event.RESUME, Cause(uid=caller.uid)))
+
+        def act(record: JobRecord) -> None:
+            if record.het_offset and job == str(record.job_id):
+                raise SlurmError(errors.ESLURM_NOT_WHOLE_HET_JOB)
+            self._life.apply(record, event, Cause(uid=caller.uid))
+        await self._each(caller, job, act)
 
     # --- nodes and partitions
     def _super(self, caller: Identity) -> None:

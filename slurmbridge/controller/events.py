@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from slurmbridge.cluster.port import Event as News
 from slurmbridge.cluster.port import RunId
@@ -108,14 +108,20 @@ class EngineNews:
         self._world.journal.step(job, step)
         self._world.journal.job(job)
         self._world.tell(job)
-        if self._ends_allocation(job, step):
-            self._life.apply(job, Event.EXITED, Cause(exit_status=step.exit_status))
-            self._life.give_back(job)
+        if job.request.interactive_command == "srun" and step.step_id == "0":
+            self._end_allocation(job)
 
-    def _ends_allocation(self, job: JobRecord, step: StepRecord) -> bool:
-        """An allocation that srun made for itself lasts as long as srun's step."""
-        return (job.request.interactive_command == "srun" and step.step_id == "0"
-                and phase_of(job) in (Phase.STARTING, Phase.RUNNING))
+    def _end_allocation(self, job: JobRecord) -> None:
+        """An allocation that srun made for itself lasts as long as srun's step, in all its components."""
+        parts = self._world.jobs.het_components(job)
+        steps = [part.steps.get("0") for part in parts]
+        if any(step is None or step.end_s is None for step in steps):
+            return
+        worst = max((step.exit_status for step in steps if step is not None), key=_severity)
+        for part in parts:
+            if phase_of(part) in (Phase.STARTING, Phase.RUNNING):
+                self._life.apply(part, Event.EXITED, Cause(exit_status=worst))
+                self._life.give_back(part)
 
     def _script_ended(self, job: JobRecord, news: News) -> None:
         self._batch_step_ended(job, news)
@@ -187,7 +193,10 @@ class EngineNews:
             return
         log.warning("job %d: launch failed: %s", job.job_id, data)
         if phase_of(job) in (Phase.RUNNING, Phase.SUSPENDED):
-            self._node_failed(job, Cause(uid=0, node=job.batch_host))
+            self._lose(job, Cause(uid=0, node=job.batch_host))
+        for part in self._world.jobs.het_components(job):
+            if part is not job:
+                self._lose(part, Cause(uid=0, node=str(data.get("node") or "")))
         self._life.apply(job, Event.LAUNCH_FAILED, Cause(
             node=str(data.get("node") or ""), description=str(data.get("message") or data.get("reason") or ""),
             state=states.NODE_FAIL if data.get("node") else ""))
@@ -238,7 +247,12 @@ class EngineNews:
                 self._node_failed(job, Cause(uid=0, node=name))
 
     def _node_failed(self, job: JobRecord, cause: Cause) -> None:
-        if phase_of(job) in (Phase.STOPPING, Phase.REQUEUING):
+        """With one component a heterogeneous job loses all."""
+        for part in self._world.jobs.het_components(job):
+            self._lose(part, replace(cause))
+
+    def _lose(self, job: JobRecord, cause: Cause) -> None:
+        if phase_of(job) not in (Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED):
             return
         cause.exit_status = NODE_FAIL_STATUS
         if job.request.batch and job.requeue:

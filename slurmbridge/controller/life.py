@@ -300,7 +300,8 @@ class JobLife:
             job.priority = 0
             job.priority_fixed = False
             job.reason = "JobHeldUser"
-            job.reason_desc = f"job requeued in {'special exit' if cause.special_exit else 'held'} state"
+            if cause.uid is not None:         # somebody asked for it
+                job.reason_desc = f"job requeued in {'special exit' if cause.special_exit else 'held'} state"
             if cause.special_exit:
                 job.flags.add(states.SPECIAL_EXIT)
 

@@ -23,7 +23,7 @@ from slurmbridge.runtime.gpumeter import meter_of
 from slurmbridge.runtime.journal import JournalWriter
 from slurmbridge.runtime.order import RunOrder
 from slurmbridge.runtime.parts import LentStep
-from slurmbridge.runtime.peers import JOIN_TIMEOUT_S, PeerLost, Peers
+from slurmbridge.runtime.peers import JOIN_TIMEOUT_S, PeerLost, Peers, components_whole
 from slurmbridge.runtime.sessions import Sessions
 from slurmbridge.runtime.wake import Waker
 
@@ -76,6 +76,8 @@ class StepDaemon:
         self.children = Children()
         self.sessions = Sessions(self)
         self.allocation_over: asyncio.Future[int] = loop.create_future()
+        self._whole: asyncio.Future[None] = loop.create_future()           # the gang is
+        self._ended_early: asyncio.Future[None] = loop.create_future()     # the run is being ended
         server = await asyncio.start_unix_server(self._serve, sock=self.listener) \
             if self.listener.family == socket.AF_UNIX else await asyncio.start_server(self._serve, sock=self.listener)
         try:
@@ -87,6 +89,8 @@ class StepDaemon:
         self.peers = Peers(self.order)
         try:
             await self.peers.join(self.join_retry_s)
+            self._whole.set_result(None)
+            await self._await_components()
         except PeerLost as error:
             await self.peers.end()
             self._tell("launch_failed", node=error.node, reason="StepDaemonLost", message=str(error))
@@ -120,6 +124,18 @@ class StepDaemon:
         await self.waker.wake_surely()
         await self.sessions.clients_gone()
         return 0
+
+    async def _await_components(self) -> None:
+        """The script of a heterogeneous job begins when all its components are there, or when the job is being ended.
+        Raises PeerLost."""
+        if not self.has_script or not self.order.het_heads:
+            return
+        others = asyncio.ensure_future(components_whole(self.order))
+        await asyncio.wait([others, self._ended_early], return_when=asyncio.FIRST_COMPLETED)
+        if others.done():
+            others.result()
+        else:
+            others.cancel()
 
     def _why(self) -> dict[str, str]:
         """What ended the run, "" when it was the script itself."""
@@ -267,6 +283,7 @@ class StepDaemon:
         loop = asyncio.get_running_loop()
         if self.ending is None:
             self.ending = cause
+            self._ended_early.set_result(None)
             self._tell_cause(cause)
             self.sessions.announce_end(cause_text(cause))
             if self.suspended_s is not None:
@@ -358,6 +375,10 @@ class StepDaemon:
             return
         if op == "part" and self.index == 0:
             await LentStep(self.sessions, reader, writer).serve()
+            return
+        if op == "whole" and self.index == 0:
+            await asyncio.shield(self._whole)
+            await frames.send(writer, frames.encode_json(b"k", answer))
             return
         if op == "signal":
             step = request.get("step")

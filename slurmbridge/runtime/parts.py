@@ -123,6 +123,8 @@ class LentPart:
         if self._writer is not None:
             with contextlib.suppress(ConnectionError):
                 self._writer.write(frames.encode_json(b"K", {"op": "tell", "kind": kind, "data": data}))
+        if kind == "step_ended":              # the other job may be ending: it does not wait for the rest of the step
+            self.close()
 
     def release(self, step_id: str, plan: StepPlan) -> None:
         self._step = None
@@ -149,6 +151,7 @@ class LentStep:
 
     async def serve(self) -> None:
         self._sessions.sessions.add(self)
+        self._sessions.ever_attached = True
         try:
             self._say({"ok": True, "order": self._sessions.daemon.order.to_json()})
             while (frame := await frames.read_frame(self._reader)) is not None:

@@ -1,4 +1,5 @@
-"""The head's hold on the step daemons of the run's other nodes: they live as long as these connections."""
+"""The head's hold on the step daemons of the run's other nodes: they live as long as these connections. And what the
+first component of a heterogeneous job waits for: the gangs of the others."""
 from __future__ import annotations
 
 import asyncio
@@ -17,6 +18,35 @@ class PeerLost(ConnectionError):
     def __init__(self, node: str, text: str) -> None:
         super().__init__(text)
         self.node = node
+
+
+async def components_whole(order: RunOrder) -> None:
+    """Returns when the gang of every other component is whole. Raises PeerLost for one that does not come to be."""
+    await asyncio.gather(*(_component_whole(number, address, credential)
+                           for number, (address, credential) in enumerate(order.het_heads)
+                           if number != order.het_offset))
+
+
+async def _component_whole(number: int, address: str, credential: str) -> None:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + JOIN_TIMEOUT_S
+    try:
+        async with asyncio.timeout_at(until):
+            while True:
+                try:
+                    reader, writer = await addresses.connect(address)
+                    break
+                except OSError:               # its daemon has not been started yet
+                    await asyncio.sleep(RETRY_S)
+            try:
+                await frames.send(writer, frames.encode_json(b"K", {"credential": credential, "op": "whole"}))
+                answer = await frames.read_frame(reader)
+            finally:
+                writer.close()
+    except (OSError, TimeoutError) as error:
+        raise PeerLost("", f"component {number}: {error or 'no answer'}") from None
+    if answer is None or not frames.decode_json(answer[1]).get("ok"):
+        raise PeerLost("", f"component {number} did not start")
 
 
 class Peers:

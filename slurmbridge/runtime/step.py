@@ -227,7 +227,7 @@ class RunningStep:
         self.status = worse(self.status, status)
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGTERM, signal.SIGKILL):
             self._task_signal = True
-        message = exit_message(node, [self.place.first_task + rank for rank in ranks], status)
+        message = exit_message(node, ranks, status)
         if message is not None and not (self.cancelled and os.WIFSIGNALED(status)):
             self.client.say(f"error: {message}")
         if not self.states.left:
@@ -277,7 +277,7 @@ class RunningStep:
 
     def launch_failed(self, ranks: list[int], message: str) -> None:
         for rank in ranks:
-            self.client.say(f"error: task {self.place.first_task + rank} launch failed: {message}")
+            self.client.say(f"error: task {rank} launch failed: {message}")
         self.states.ended(ranks, 1 << 8)
         self.status = worse(self.status, 1 << 8)
 

@@ -5,6 +5,8 @@ a pod and the server use the same code.
 """
 from __future__ import annotations
 
+import re
+
 from slurmbridge.slurm import bindings, hostlist
 from slurmbridge.slurm import option_checks as checks
 from slurmbridge.slurm.asking import Asking
@@ -86,10 +88,11 @@ def _het_groups(opts: OptionSet, args: list[str], default: int, error_exit: int)
         if item[0] != "?":
             opts.process(item[0], item[1], by_env=False, early=True)
     text = opts["het_group"]
-    if not text:
+    if text is None:
         return [default], False
     try:
-        words = hostlist.expand(text if text.startswith("[") else f"[{text}]")
+        listed = re.sub(r"\b0-(?=,|\]|$)", "0", text)          # an end that is not there is 0
+        words = hostlist.expand(listed if text.startswith("[") else f"[{listed}]")
         numbers = sorted({int(word) for word in words})
         if not numbers or numbers[-1] >= MAX_HET_COMPONENTS:
             raise ValueError

@@ -38,7 +38,7 @@ def _srun(call: Call, caller: Caller, log: Log, result: Submission) -> Asking[No
     result.options = yield from read_srun(caller, list(call.argv), log, result.error_exit)
     result.argv = tuple(result.options[0].argv)
     if "SLURM_JOB_ID" not in caller.env and ":" not in call.argv and any(
-            opts["het_group"] is not None for opts in result.options):
+            opts["het_group"] is not None and opts["jobid"] is None for opts in result.options):
         log.error("--het-group expected to be used within an HetJob allocation")
         raise ClientExit(result.error_exit)
     for opts in result.options:

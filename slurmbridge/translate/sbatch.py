@@ -269,6 +269,8 @@ class _Sbatch:
             more |= environment.launcher_variables(self.env, self.call.conf.values.get("MpiParams", ""))
         ending = "" if group is None else f"_HET_GROUP_{group}"
         more |= {name + ending: value for name, value in variables.items()}
+        if group is not None:
+            more |= {f"{name}_PACK_GROUP_{group}": value for name, value in variables.items()}
         if not first.external:
             merged = dict(entry.partition("=")[::2] for entry in first.environment) | more
             first.environment = tuple(f"{name}={value}" for name, value in merged.items())
