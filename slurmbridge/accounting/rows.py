@@ -44,7 +44,7 @@ def _is_over(job: JobRecord) -> bool:
 
 
 def _exit_status(job: JobRecord) -> int:
-    """Of this run: none while it waits. A bare 1 is no signal but slurmctld's own word for what it lost: exit code 1."""
+    """Of this run: none while it waits. A bare 1 is no signal but slurmctld's word for what it lost: exit code 1."""
     if job.state == PENDING:
         return 0
     return 1 << 8 if job.exit_status == 1 else job.exit_status

@@ -130,7 +130,7 @@ class StepDaemon:
         Raises PeerLost."""
         if not self.has_script or not self.order.het_heads:
             return
-        others = asyncio.ensure_future(components_whole(self.order))
+        others = asyncio.ensure_future(components_whole(self.order, max(JOIN_TIMEOUT_S, self.join_retry_s)))
         await asyncio.wait([others, self._ended_early], return_when=asyncio.FIRST_COMPLETED)
         if others.done():
             others.result()

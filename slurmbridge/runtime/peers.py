@@ -20,18 +20,16 @@ class PeerLost(ConnectionError):
         self.node = node
 
 
-async def components_whole(order: RunOrder) -> None:
+async def components_whole(order: RunOrder, timeout_s: float = JOIN_TIMEOUT_S) -> None:
     """Returns when the gang of every other component is whole. Raises PeerLost for one that does not come to be."""
-    await asyncio.gather(*(_component_whole(number, address, credential)
+    await asyncio.gather(*(_component_whole(number, address, credential, timeout_s)
                            for number, (address, credential) in enumerate(order.het_heads)
                            if number != order.het_offset))
 
 
-async def _component_whole(number: int, address: str, credential: str) -> None:
-    loop = asyncio.get_running_loop()
-    until = loop.time() + JOIN_TIMEOUT_S
+async def _component_whole(number: int, address: str, credential: str, timeout_s: float) -> None:
     try:
-        async with asyncio.timeout_at(until):
+        async with asyncio.timeout(timeout_s):
             while True:
                 try:
                     reader, writer = await addresses.connect(address)

@@ -27,7 +27,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-from slurmbridge.runtime import addresses, cgroups, preload, processes
+from slurmbridge.runtime import addresses, cgroups, hosts, preload, processes
 from slurmbridge.runtime.daemon import StepDaemon
 from slurmbridge.runtime.journal import JournalReader, JournalWriter
 from slurmbridge.runtime.order import RunOrder
@@ -272,6 +272,7 @@ class Spawner:
             if "cgroup" in order.settings.get("TaskPlugin", ""):
                 groups = cgroups.enter_run(self.run_directory, f"{order.run_name}.{index}",
                                            order.nodes[index].mem_mb << 20, order.uid, order.gid)
+            hosts.enter(self.run_directory)
             become_user(order)
             processes.become_subreaper()
             if not os.read(go, 1):            # the spawner did not come so far

@@ -2,18 +2,20 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import socket
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
+from running import USER
 from sites import ROOT
 
 EXAMPLES = ROOT / "examples"
-HERE = Path(__file__).parent
-HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
 @pytest.fixture
@@ -31,20 +33,60 @@ def run_example(programs, name, *files, options=(), env=None, **more):
     return programs.run(folder / name, "-o", "out", *options, folder=folder, env=env, **more)
 
 
-@pytest.mark.parametrize("launcher", ["of torch", "stand-in"])
-def test_torchrun_over_two_nodes(programs, port, launcher, tmp_path):
-    if launcher == "of torch" and not HAS_TORCH:
-        pytest.skip("PyTorch is not installed (the recipe is tested with a stand-in of its launcher)")
-    path = programs.site.env["PATH"]
-    if launcher == "stand-in":
-        tools = programs.new_folder()
-        shutil.copy(HERE / "torchrun", tools)
-        path = f"{tools}:{path}"
-    lines = run_example(programs, "torchrun.sh", "allreduce.py", env={"PORT": port, "PATH": path})
-    said = [re.fullmatch(r"rank (\d) of 4 \(local ([01]) on (n[12])\): sum 6", line) for line in lines]
-    assert all(said) and sorted(match[1] for match in said if match) == ["0", "1", "2", "3"], lines
-    assert sorted((match[3], match[2]) for match in said if match) == [
-        ("n1", "0"), ("n1", "1"), ("n2", "0"), ("n2", "1")]
+@pytest.fixture(scope="module")
+def torch(programs) -> dict[str, str]:
+    """The environment in which PyTorch, Lightning and Ray are found."""
+    home = Path(sys.prefix) / "torch"
+    if not (home / ".installed").exists():
+        pytest.skip("PyTorch, Lightning and Ray are not installed (tests/setup_torch.sh)")
+    return {"PATH": f"{home}/bin:{programs.site.env['PATH']}", "OMP_NUM_THREADS": "1"}
+
+
+def test_torchrun_over_two_nodes(programs, port, torch):
+    lines = run_example(programs, "torchrun.sh", "allreduce.py", env={"PORT": port, **torch})
+    said = re.findall(r"^rank (\d) of 4 \(local ([01]) on (n[12])\): sum 6$", "\n".join(lines), re.MULTILINE)
+    assert sorted(rank for rank, _, _ in said) == ["0", "1", "2", "3"], lines
+    assert sorted((node, local) for _, local, node in said) == [("n1", "0"), ("n1", "1"), ("n2", "0"), ("n2", "1")]
+
+
+def test_lightning_requeues_its_job_and_goes_on(programs, torch):
+    """The first run ends by USR1, as --signal would send it, once it has come some steps further."""
+    folder = programs.new_folder()
+    for file in ("lightning.sh", "lightning_train.py"):
+        shutil.copy(EXAMPLES / file, folder)
+    site, out = programs.site, folder / "out"
+    job = site.submit("-o", "out", folder / "lightning.sh", cwd=folder, user=USER, env={"STEPS": "60", **torch})
+    site.wait_for(job, "RUNNING")
+    await_text(out, "step 3")
+    site.ok("scancel", "--signal=USR1", job, user=USER)
+    await_text(out, "run 1: rank 0 of 2")
+    site.wait_for(job, "COMPLETED", timeout_s=90)
+    text = out.read_text()
+    steps = [int(number) for number in re.findall(r"^step (\d+)$", text, re.MULTILINE)]
+    assert list(dict.fromkeys(steps)) == list(range(60)), text         # the second run went on where the first stopped
+    assert len(steps) <= 61                   # the step that the signal came in is made again
+    assert {f"rank {rank}: done after 60 steps" for rank in (0, 1)} <= set(text.splitlines())
+    assert site.ok("sacct", "-n", "-X", "-D", "-P", "-j", job, "-o", "State,Restarts").split() == [
+        "REQUEUED|0", "COMPLETED|1"]
+
+
+def await_text(file, text):
+    deadline = time.monotonic() + 60
+    while not file.exists() or text not in file.read_text():
+        assert time.monotonic() < deadline, file.read_text() if file.exists() else "no output"
+        time.sleep(0.1)
+
+
+def test_ray_over_two_nodes(programs, port, torch):
+    temporary = tempfile.mkdtemp(prefix="ray-", dir="/tmp")            # socket paths have 107 bytes
+    os.chmod(temporary, 0o777)
+    try:
+        lines = run_example(programs, "ray.sh", "ray_driver.py", env={
+            **torch, "PORT": port, "RAY_TMPDIR": temporary, "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_OPTIONS": "--include-dashboard=false"})
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    assert [line for line in lines if re.fullmatch(r"\d n\d", line)] == ["4 n1", "9 n2"], lines
 
 
 def test_a_cluster_inside_the_job(programs, port):

@@ -6,6 +6,7 @@ import os
 import pytest
 from local_runs import USER
 
+from slurmbridge.cluster.port import RunId
 from slurmbridge.runtime.execution import exit_code
 from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.views.records import JobRecord, NodeAllocation
@@ -60,19 +61,36 @@ def test_array_task_has_its_own_names(rig):
         "JOB_ID=77", "TASK_COUNT=3", "TASK_ID=12", "TASK_MAX=12", "TASK_MIN=4", "TASK_STEP=4")]
 
 
-def test_a_het_script_knows_all_components(rig):
-    parts = tuple(JobRecord(
-        job_id=900 + number, name="job.sh", partition="batch", mem_per_cpu_mb=1000,
+@pytest.fixture
+def parts():
+    """The records of two components, jobs 900 and 901."""
+    return tuple(JobRecord(
+        job_id=900 + number, name="job.sh", partition="batch", mem_per_cpu_mb=1000, credential="secret",
         request=JobRequest(num_tasks=tasks, num_tasks_given=True),
         allocation=[NodeAllocation(name, 2, 2000) for name in names]) for number, (tasks, names) in
         enumerate(((1, ("n1",)), (3, ("n2", "n3")))))
-    job = rig.do("env", order={"het_jobs": parts})
+
+
+def test_a_het_script_waits_for_all_components_and_knows_them(rig, parts):
+    job = rig.launch("env", order={"het_jobs": parts})
+    other = rig.started(rig.launch(None, nodes=2, order={"run": RunId(901, 0), "credential": "secret"}))
+    rig.wait(job)
+    assert job.of("started")[0].at_s >= other.of("started")[0].at_s
+    rig.call(rig.engine.terminate(other.run, cause="", grace_s=0))
+    rig.wait(other)
     env = dict(line.split("=", 1) for line in job.lines())
     expected = {"SLURM_HET_SIZE": "2", "SLURM_PACK_SIZE": "2", "SLURM_JOB_ID_HET_GROUP_0": "900",
                 "SLURM_JOB_ID_PACK_GROUP_1": "901", "SLURM_JOB_NODELIST_HET_GROUP_1": "n[2-3]",
                 "SLURM_TASKS_PER_NODE_HET_GROUP_1": "2,1", "SLURM_NTASKS_HET_GROUP_1": "3",
                 "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_1": "2(x2)", "SLURM_MEM_PER_CPU_HET_GROUP_0": "1000"}
     assert {name: env.get(name) for name in expected} == expected
+
+
+def test_a_het_script_is_ended_while_it_waits_for_components(rig, parts):
+    job = rig.launch("echo began", order={"het_jobs": parts})
+    rig.call(rig.engine.terminate(job.run, cause="CANCELLED", grace_s=1))
+    rig.wait(job)
+    assert job.last.kind == "finished" and "began" not in job.text()
 
 
 def test_error_file_apart(rig):

@@ -21,7 +21,7 @@ from slurmbridge.cluster.local import spool
 from slurmbridge.cluster.local.link import SpawnerError, SpawnerLink, SpawnerLost
 from slurmbridge.cluster.orders import run_order
 from slurmbridge.cluster.port import Event, LaunchOrder, RunId
-from slurmbridge.runtime import addresses
+from slurmbridge.runtime import addresses, hosts
 from slurmbridge.runtime.journal import JournalReader
 from slurmbridge.runtime.spawner import JOURNAL_NAME, WAKE_NAME
 from slurmbridge.views.records import JobRecord, NodeRecord
@@ -67,6 +67,7 @@ class LocalEngine:
     async def recover(self, runs: Sequence[JobRecord]) -> None:
         """Raises SpawnerError when no spawner can be started, OSError when the state directory is not usable."""
         self._listen_for_wakes()
+        hosts.write(str(self._run), self._nodes)
         await self._link.connect()
         wanted = {RunId(job.job_id, job.restarts) for job in runs}
         recorded = spool.recorded_runs(self._run, self._reach)
