@@ -1,7 +1,7 @@
 """Virtual nodes by name: processes of jobs see an /etc/hosts in which every node is this machine.
 
-So that ``MASTER_ADDR=$(scontrol show hostnames | head -1)`` and its like find the head node. It takes a mount namespace,
-thus a spawner that runs as root and may make one; elsewhere the names stay unknown.
+So that ``MASTER_ADDR=$(scontrol show hostnames | head -1)`` and its like find the head node. It takes a mount
+namespace, thus a spawner that runs as root and may make one; elsewhere the names stay unknown.
 """
 from __future__ import annotations
 
