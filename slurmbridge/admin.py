@@ -142,6 +142,7 @@ def down(state: StateOption = None) -> None:
     end = time.monotonic() + DOWN_TIMEOUT_S
     while time.monotonic() < end:
         if not sock.exists() and (pid is None or not _alive(pid)):
+            _say_unwritten(folder)
             return
         time.sleep(0.02)
     fail(f"the controller (pid {pid}) has not ended after {DOWN_TIMEOUT_S:.0f} s")
@@ -170,16 +171,39 @@ def _end_leftovers(options: Options) -> None:
     folder = options.state
     import asyncio
 
-    from slurmbridge.api.daemon import StartError, serve
+    from slurmbridge.api.daemon import LedgerUnusable, StartError, end_unrecorded, serve
     from slurmbridge.cluster.local.spool import spawner_lives
     if not (folder / "slurmbridge.pid").exists() and not spawner_lives(folder):
         return
     try:
         asyncio.run(serve(options, lambda address: None, end_runs_only=True))
+    except LedgerUnusable as error:
+        try:
+            is_ended = asyncio.run(end_unrecorded(options))
+        except StartError as other:
+            fail(str(other))
+        if not is_ended:
+            fail(str(error))
+        _forget_pid(folder)
+        fail(f"{error}; jobs that ran were ended, and the ledger does not say so yet")
     except StartError as error:
         fail(str(error))
+    _forget_pid(folder)
+    _say_unwritten(folder)
+
+
+def _forget_pid(folder: Path) -> None:
     with contextlib.suppress(OSError):
         (folder / "slurmbridge.pid").unlink()
+
+
+def _say_unwritten(folder: Path) -> None:
+    """Ends with an error where the controller had to leave something out of the ledger."""
+    from slurmbridge.api.daemon import UNWRITTEN
+    with contextlib.suppress(OSError):
+        text = (folder / UNWRITTEN).read_text(encoding="utf-8")
+        (folder / UNWRITTEN).unlink()
+        fail(f"everything was ended; the ledger could not be written, it lacks the end of {text}")
 
 
 @importing.command("usage")

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.pool import NullPool
 
-from slurmbridge.accounting.errors import LedgerError, one_line
+from slurmbridge.accounting.errors import LedgerError, LedgerInUse, one_line
 
 PASSING = frozenset({
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY,
@@ -104,7 +104,7 @@ class StateLock:
             holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip()
             os.close(self._fd)
             text = f"another controller uses this state ({path} is locked by pid {holder or 'unknown'})"
-            raise LedgerError(text) from error
+            raise LedgerInUse(text) from error
         with contextlib.suppress(OSError):     # a full disk: the lock holds, it only does not say whose it is
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)

@@ -6,6 +6,10 @@ class LedgerError(Exception):
     """The ledger cannot be opened, read or written. ``str()`` is one line for the administrator."""
 
 
+class LedgerInUse(LedgerError):
+    """Another controller has it."""
+
+
 def one_line(error: BaseException) -> str:
     """The first line of a driver's message, without SQLAlchemy's or psycopg's trailing explanations."""
     original = getattr(error, "orig", None) or error

@@ -18,9 +18,13 @@ from slurmbridge.accounting.loading import LoadedState, load_state
 from slurmbridge.accounting.migrate import ensure_current
 from slurmbridge.accounting.putting import Put, Putter
 from slurmbridge.accounting.sluid import SluidSource
-from slurmbridge.accounting.writer import Writer
+from slurmbridge.accounting.writer import Batch, Writer
 
 __all__ = ["Ledger", "LedgerError", "LoadedState"]
+
+
+MOST_NAMED = 20
+"""Jobs that are named where all cannot be."""
 
 
 class Ledger:
@@ -29,6 +33,8 @@ class Ledger:
     def __init__(self, url: str, engine: Engine, lock: database.StateLock | None) -> None:
         self.url = url
         self.is_new = False
+        self.unwritten = ""
+        """After ``close``: in words, what could not be written."""
         self._engine = engine
         self._lock = lock
         self._putter = Putter()
@@ -142,6 +148,7 @@ class Ledger:
     def _abandon(self) -> None:
         if self._writer:
             self._writer.close()
+            self.unwritten = _told(self._writer.lost)
             self._writer = None
         self._engine.dispose()
         if self._lock:
@@ -151,6 +158,15 @@ class Ledger:
         if isinstance(error, LedgerError):
             return error
         return LedgerError(f"ledger {database.shown(self.url)}: {one_line(error)}")
+
+
+def _told(lost: Batch) -> str:
+    jobs = sorted({row[1] for row in lost.get("job", {}).values() if row is not None})
+    others = sum(len(rows) for table, rows in lost.items() if table != "job")
+    named = f"job{'s' if len(jobs) > 1 else ''} {', '.join(map(str, jobs[:MOST_NAMED]))}" if jobs else ""
+    if len(jobs) > MOST_NAMED:
+        named += f" and {len(jobs) - MOST_NAMED} more"
+    return " and ".join(part for part in (named, f"{others} other records" if others else "") if part)
 
 
 def _settle(future: asyncio.Future[None], error: LedgerError | None) -> None:

@@ -18,7 +18,7 @@ from sqlalchemy import Engine, Table
 
 from slurmbridge.accounting import database, schema
 from slurmbridge.accounting.database import ADVISORY_LOCK, is_passing
-from slurmbridge.accounting.errors import LedgerError, one_line
+from slurmbridge.accounting.errors import LedgerError, LedgerInUse, one_line
 
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
@@ -63,6 +63,8 @@ class Writer:
         """Called in the writer's thread with what is wrong, and with "" when it is over. While this is None, trouble
         is a failure."""
         self.commits = 0
+        self.lost: Batch = {}
+        """What a failure kept from being written; complete once the thread has ended."""
         self._connection = self._connect()
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
@@ -99,6 +101,8 @@ class Writer:
             if batch and failure is None:
                 failure = self._commit(batch)
             if failure:
+                for table, rows in batch.items():
+                    self.lost.setdefault(table, {}).update(rows)
                 with self._condition:
                     self._failure = failure
             for done in waiting:
@@ -177,7 +181,7 @@ class Writer:
         driver.autocommit = True
         if not driver.execute("SELECT pg_try_advisory_lock(%s)", (ADVISORY_LOCK,)).fetchone()[0]:
             connection.close()
-            raise LedgerError("another controller uses this ledger (its advisory lock is held)")
+            raise LedgerInUse("another controller uses this ledger (its advisory lock is held)")
         return connection
 
     def _disconnect(self) -> None:

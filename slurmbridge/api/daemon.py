@@ -20,7 +20,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from slurmbridge.accounting.errors import LedgerError
+from slurmbridge.accounting.database import StateLock
+from slurmbridge.accounting.errors import LedgerError, LedgerInUse
 from slurmbridge.accounting.ledger import Ledger
 from slurmbridge.accounting.queries import Queries
 from slurmbridge.api import admin_commands
@@ -36,6 +37,8 @@ from slurmbridge.slurm.settings import SlurmConf
 
 log = logging.getLogger("slurmbridge")
 REMEMBERED = "options.json"
+UNWRITTEN = "unwritten"
+"""File of a state: what its controller could not write into the ledger before it ended."""
 LAST_WORDS_S = 0.1
 SWITCH_S = 0.001
 """A thread that prints a long table hands the interpreter on after this time, so that submissions need not wait."""
@@ -43,6 +46,10 @@ SWITCH_S = 0.001
 
 class StartError(Exception):
     """The controller cannot start. ``str()`` is one line."""
+
+
+class LedgerUnusable(StartError):
+    """Its ledger cannot be opened or read, and no other controller is the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +187,12 @@ async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only
     clock = make_clock(options.clock_epoch)
     database = options.database or str(options.state / "ledger.db")
     lock = str(options.state / "ledger.lock")
+    unwritten = options.state / UNWRITTEN
     try:
         ledger = Ledger.open(database, lock)   # its lock first: nothing else is touched while another one serves
+        unwritten.unlink(missing_ok=True)
     except LedgerError as error:
-        raise StartError(str(error)) from None
+        raise _not_started(error) from None
     try:
         conf = load_conf(options)
         remember_options(options)
@@ -193,9 +202,10 @@ async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only
         await controller.start()
     except (StartError, LedgerError, OSError, ValueError, RuntimeError) as error:
         ledger.close()
-        raise StartError(" ".join(str(error).split())) from None
+        raise _not_started(error) from None
     if end_runs_only:
         await controller.close(end_runs=True)
+        _remember_unwritten(ledger, unwritten)
         return
     server = CommandServer(
         controller.views, controller.acts, Identities({conf.slurm_uid, os.getuid()}), clock,
@@ -222,8 +232,44 @@ async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only
     failure = controller.failure
     await controller.close(end_runs=failure is None and not terminated)
     queries.close()
+    _remember_unwritten(ledger, unwritten)
     if failure is not None:
         raise StartError(" ".join(str(failure).split()))
+
+
+def _remember_unwritten(ledger: Ledger, path: Path) -> None:
+    """For ``slurmbridge down``, which waits for this process to end."""
+    if ledger.unwritten:
+        log.error("not in the ledger: %s", ledger.unwritten)
+        with contextlib.suppress(OSError):
+            path.write_text(ledger.unwritten, encoding="utf-8")
+
+
+def _not_started(error: Exception) -> StartError:
+    is_ledger = isinstance(error, LedgerError) and not isinstance(error, LedgerInUse)
+    return (LedgerUnusable if is_ledger else StartError)(" ".join(str(error).split()))
+
+
+async def end_unrecorded(options: Options) -> bool:
+    """Ends what a killed controller left running on this machine without the ledger, which cannot be used.
+
+    False: what this engine runs is elsewhere, where another controller may look after it. Raises StartError.
+    """
+    if options.engine == "kubernetes":
+        return False
+    try:
+        lock = StateLock(str(options.state / "ledger.lock"))
+    except LedgerError as error:
+        raise StartError(str(error)) from None
+    try:
+        engine = await make_engine(options, load_conf(options), make_clock(options.clock_epoch))
+        await engine.recover(())               # no run is wanted
+        await engine.shutdown()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise StartError(" ".join(str(error).split())) from None
+    finally:
+        lock.release()
+    return True
 
 
 def tune() -> None:

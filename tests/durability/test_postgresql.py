@@ -75,3 +75,33 @@ def test_no_database_at_the_start(site: Site, server: PostgresServer) -> None:
     site.up()
     assert site.job_field(1, "%T") == "PENDING"
     eventually(lambda: site.submit("-H", "--wrap", "true") == 2, "ids go on")
+
+
+def test_down_while_the_database_is_away(site: Site, server: PostgresServer) -> None:
+    site.up()
+    job = site.submit("--wrap", "sleep 1000")
+    eventually(lambda: site.job_field(job, "%T") == "RUNNING" and bool(processes_of(site)), "it runs")
+    server.stop()
+    done = site.run("slurmbridge", "down", "--state", site.state)
+    assert done.returncode == 1
+    assert f"it lacks the end of job {job}" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    assert not processes_of(site)
+    server.start()
+    site.down()                               # there is nothing left to end or to say
+
+
+def test_down_after_a_kill_while_the_database_is_away(site: Site, server: PostgresServer) -> None:
+    with Controller(site) as controller:
+        job = site.submit("--no-requeue", "--wrap", "sleep 1000")
+        eventually(lambda: site.job_field(job, "%T") == "RUNNING" and bool(processes_of(site)), "it runs")
+        controller.kill()
+        server.stop()
+        done = site.run("slurmbridge", "down", "--state", site.state)
+        assert done.returncode == 1
+        assert "cannot be opened" in done.stderr and "does not say so yet" in done.stderr, done.stderr
+        assert not processes_of(site)
+        server.start()
+        controller.start()                    # finds a run that is gone
+        controller.wait()
+        wait_until_idle(site)
+        assert rows_of(site)[str(job)] == [("NODE_FAIL", "0:1")]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from end_to_end.killing import daemons_of
+from end_to_end.killing import Controller, daemons_of, eventually, processes_of
 from sites import MakeSite, Site
 
 from slurmbridge.api.daemon import Options, StartError, prepare_state
@@ -173,3 +173,21 @@ def test_a_place_where_no_directory_can_be(stopped: Site) -> None:
     line = refused(stopped, "--state", f"{place}/state")
     assert str(place) in line and "Not a directory" in line
     goes_on(stopped)
+
+
+def test_down_after_a_kill_with_a_broken_ledger(make_site: MakeSite) -> None:
+    site = make_site(engine="local", started=False)
+    with Controller(site) as controller:
+        job = site.submit("--wrap", "sleep 1000")
+        eventually(lambda: site.job_field(job, "%T") == "RUNNING" and bool(processes_of(site)), "it runs")
+        controller.kill()
+    ledger = site.state / "ledger.db"
+    for path in (ledger.with_name("ledger.db-wal"), ledger.with_name("ledger.db-shm")):
+        path.unlink(missing_ok=True)
+    ledger.write_bytes(b"no database at all" * 1000)
+    done = site.run("slurmbridge", "down", "--state", site.state)
+    assert done.returncode == 1
+    assert "file is not a database" in done.stderr and "does not say so yet" in done.stderr, done.stderr
+    assert not processes_of(site)
+    assert daemons_of(site) == []
+    site.is_up = False
