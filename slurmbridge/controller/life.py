@@ -102,6 +102,7 @@ class JobLife:
         job.partition = start.partition
         if start.partition in job.partition_priorities:
             job.priority = job.partition_priorities[start.partition]
+        job.qos = start.qos or job.qos
         job.scheduler = start.decided_by
         job.last_sched_eval_s = now
         job.reason, job.reason_desc = "None", ""
@@ -333,6 +334,8 @@ class JobLife:
         job.steps, job.next_step = {}, 0
         if job.request.partitions and len(job.request.partitions) > 1:
             job.partition = ",".join(job.request.partitions)
+        job.qos = max(queueing.qos_names(world, job), key=lambda name: (
+            world.accounting.qos[name].priority if name in world.accounting.qos else 0))
         queueing.size_requested(world, job, likely_nodes)
 
     def _do_after_launch_failure(self, job: JobRecord, cause: Cause, event: Event) -> None:

@@ -64,12 +64,13 @@ class LimitBooks:
         return frozenset(index for (assoc_id, qos, *_), index in self._subjects.items()
                          if qos in bounds and shares.get(assoc_id, 1.0) < bounds[qos])
 
-    def subject(self, job: JobRecord) -> int:
-        """Index of the limits this job stands under; -1 where none are enforced."""
+    def subject(self, job: JobRecord, partition: str = "", qos: str = "") -> int:
+        """Index of the limits this job stands under in one of its partitions, with one of its QOS (its own by default);
+        -1 where none are enforced."""
         if not self.enforced:
             return -1
         self._sync()
-        return self._subject(job)
+        return self._subject(job, partition, qos)
 
     def chain(self, association_id: int) -> list[AssociationRecord]:
         """The association and all above it."""
@@ -82,8 +83,9 @@ class LimitBooks:
             record = self._accounting.associations.get(record.parent_id)
         return result
 
-    def _subject(self, job: JobRecord) -> int:
-        key = (job.assoc_id, job.qos, self._partition_qos(job), job.user_name, job.account)
+    def _subject(self, job: JobRecord, partition: str = "", qos: str = "") -> int:
+        partition = partition or job.partition.partition(",")[0]
+        key = (job.assoc_id, qos or job.qos, self._partition_qos(partition), job.user_name, job.account)
         index = self._subjects.get(key)
         if index is None:
             index = self._subjects[key] = len(self._book.subjects)
@@ -96,8 +98,8 @@ class LimitBooks:
         other = self._group(("qos", partition_qos)) if partition_qos in self._accounting.qos else -1
         return Subject(user, account, chain, own, -1 if other == own else other)
 
-    def _partition_qos(self, job: JobRecord) -> str:
-        partition = self._partitions.get(job.partition.partition(",")[0])
+    def _partition_qos(self, name: str) -> str:
+        partition = self._partitions.get(name)
         return partition.qos if partition is not None else ""
 
     def _group(self, key: Key) -> int:
@@ -202,7 +204,7 @@ class LimitBooks:
     def keys(self, job: JobRecord) -> tuple[Key, ...]:
         """The counters a submitted job is in."""
         keys: list[Key] = [("assoc", record.id) for record in self.chain(job.assoc_id)]
-        for qos in dict.fromkeys((job.qos, self._partition_qos(job))):
+        for qos in dict.fromkeys((job.qos, *map(self._partition_qos, job.partition.split(",")))):
             if qos:
                 keys += [("qos", qos), ("qos", qos, "user", job.user_name), ("qos", qos, "account", job.account)]
         return tuple(keys)

@@ -18,7 +18,8 @@ def snapshot(world: World, queue: QueueColumns | None = None, *, planned: BoolAr
         settings=world.settings, planned=planned, licenses_used=licenses_used(world),
         reservations=world.reservation_book.for_scheduler() if world.reservations else (),
         limits=world.limits.book() if limits and world.limits.enforced else None,
-        preemption=preemption(world, preempting))
+        preemption=preemption(world, preempting),
+        qos_flags={one.name: frozenset(one.flags) for one in world.accounting.qos.values() if one.flags})
 
 
 def licenses_used(world: World) -> dict[str, int]:

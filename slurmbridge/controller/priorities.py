@@ -136,6 +136,13 @@ class Priorities:
         self._table.put(shape)
         return shape
 
+    def qos_difference(self, one: str, other: str) -> int:
+        """How much less (negative) or more a job's priority is under another QOS."""
+        self._sync()
+        factors = [float(self._qos_factor[self._qos_index[name]]) if name in self._qos_index else 0.0
+                   for name in (one, other)]
+        return int((factors[1] - factors[0]) * float(self.weights.qos))
+
     def forget(self, job_id: int) -> None:
         """The job is not pending any more, or gone."""
         self._jobs.pop(job_id, None)

@@ -176,28 +176,29 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
     """The job's rows: one per partition that its account and QOS may use. Sets the reason where none may be."""
     now = world.now()
     can_start = eligible(world, job)
-    subject = world.limits.subject(job)
+    names = qos_names(world, job)
     result = []
     refused: tuple[int, str, str] | None = None
     for name in job.partition.split(","):
         partition = world.partitions.get(name)
         if partition is None:
             continue
-        kept_out = refused_by_partition(partition, job.account, job.qos, world.accounting, world.conf)
-        if kept_out is not None:
-            refused = kept_out
-            continue
         limit = job.time_limit_min
         if limit is None:
             limit = partition.max_time_min
         limit_s = FOREVER_S if limit is None or limit == UNLIMITED_MIN else limit * 60
-        result.append(QueueRow(
-            job_id=job.job_id, partition=name, priority=job.partition_priorities.get(name, job.priority),
-            submit_s=int(job.submit_s), shape=shape_of(world, job, name), time_limit_s=limit_s,
-            time_min_s=(job.time_min_min or 0) * 60, uid=job.uid, subject=subject,
-            tasks=max(1, free_tasks(world, job)), tier=partition.priority_tier, deadline_s=job.deadline_s or 0,
-            qos=job.qos, reason=reason_code(job.reason), eligible=can_start,
-            het_ids=job.het_job_ids if job.het_job_id else ()))
+        for qos in names:
+            kept_out = refused_by_partition(partition, job.account, qos, world.accounting, world.conf)
+            if kept_out is not None:
+                refused = kept_out
+                continue
+            result.append(QueueRow(
+                job_id=job.job_id, partition=name, priority=row_priority(world, job, name, qos),
+                submit_s=int(job.submit_s), shape=shape_of(world, job, name), time_limit_s=limit_s,
+                time_min_s=(job.time_min_min or 0) * 60, uid=job.uid, subject=world.limits.subject(job, name, qos),
+                tasks=max(1, free_tasks(world, job)), tier=partition.priority_tier, deadline_s=job.deadline_s or 0,
+                qos=qos, time_waived=job.time_waived, reason=reason_code(job.reason), eligible=can_start,
+                het_ids=job.het_job_ids if job.het_job_id else ()))
     if not result and refused is not None and can_start:
         job.reason, job.reason_desc = refused[1], refused[2]
     elif job.reason_desc and job.reason in ("InvalidQOS", "InvalidAccount"):
@@ -207,6 +208,24 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
         if job.eligible_s is None:
             job.eligible_s = now
     return result
+
+
+def qos_names(world: World, job: JobRecord) -> list[str]:
+    """The QOS that the job may run under: its own, then the others of its list (``-q low,high``) by priority."""
+    text = job.request.qos or ""
+    if "," not in text:
+        return [job.qos]
+    known = world.accounting.qos
+    names = [name for name in dict.fromkeys(text.lower().split(",")) if name in known]
+    return sorted(names, key=lambda name: (name != job.qos, -known[name].priority)) or [job.qos]
+
+
+def row_priority(world: World, job: JobRecord, partition: str, qos: str) -> int:
+    """The job's priority in the partition under the QOS."""
+    priority = job.partition_priorities.get(partition, job.priority)
+    if qos == job.qos or job.priority_fixed or not priority:
+        return priority
+    return max(1, priority + world.priorities.qos_difference(job.qos, qos))
 
 
 def reason_code(word: str) -> int:
@@ -282,8 +301,9 @@ def _set_eligible(world: World, job: JobRecord) -> None:
 
 def reprioritize(world: World, job: JobRecord) -> None:
     """The job's priority changed and nothing else."""
-    for name in job.partition.split(","):
-        world.queue.set_priority(job.job_id, job.partition_priorities.get(name, job.priority), name)
+    queue = world.queue
+    for at in queue.rows(job.job_id):
+        queue.priority[at] = row_priority(world, job, queue.partitions[queue.partition[at]], queue.qoses[queue.qos[at]])
 
 
 def split(world: World, job: JobRecord, task: int) -> JobRecord:
@@ -331,16 +351,17 @@ def _admission(world: World, job: JobRecord, partition: str) -> scheduler.Admiss
     """The scheduler's verdict on this shape, asked once until nodes or partitions change."""
     shape = shape_of(world, job, partition)
     limit = job.time_limit_min
-    known = world.admitted.get((shape, partition))
+    known = world.admitted.get((shape, partition, job.qos))
     most = world.partitions[partition].max_time_min
     if known is not None and not (limit and most and limit > most) and not world.reservations:
         return known
     answer = scheduler.admit(pass_input.snapshot(world, limits=False), shape, partition, uid=job.uid,
-                             time_limit_s=FOREVER_S if limit is None or limit == UNLIMITED_MIN else limit * 60)
+                             time_limit_s=FOREVER_S if limit is None or limit == UNLIMITED_MIN else limit * 60,
+                             qos=job.qos)
     if not (limit and most and limit > most):
         if len(world.admitted) > MOST_ADMITTED:
             world.admitted.clear()
-        world.admitted[shape, partition] = answer
+        world.admitted[shape, partition, job.qos] = answer
     return answer
 
 

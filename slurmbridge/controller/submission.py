@@ -208,8 +208,7 @@ class Submission:
             job.time_min_min = 1
         queueing.size_requested(world, job)
         self._check_excluded(request)
-        partition_qos = partitions[0].qos
-        word = submit_limits.violated(job, world.limits, world.accounting, conf, partition_qos)
+        word = submit_limits.violated(job, world.limits, world.accounting, partitions)
         if word is not None:
             raise SlurmError(errors.ESLURM_ACCOUNTING_POLICY, details=(word,))
         exclude = _unique_hosts(request.exclude)

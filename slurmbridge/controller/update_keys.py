@@ -58,7 +58,7 @@ def _qos(update: JobUpdate, value: str) -> None:
     if update.job.state not in (states.PENDING, states.RUNNING):
         raise SlurmError(errors.ESLURM_DISABLED)
     qos = update.submission.qos_of(update.job, value or None)
-    if qos == update.job.qos:
+    if qos == update.job.qos and "," not in value + (update.job.request.qos or ""):
         return
     update.pending()
     update.fields["qos"] = qos
@@ -99,6 +99,8 @@ def _time_limit(update: JobUpdate, value: str) -> None:
         if not shorter and most is not None and minutes > most:
             raise SlurmError(errors.ESLURM_ACCESS_DENIED)
     update.fields["time_limit_min"] = minutes
+    if is_operator(update.caller, world):
+        update.fields["time_waived"] = True
     update.change(time_limit_min=minutes)
     if job.state in (states.RUNNING, states.SUSPENDED):
         end = None if minutes == UNLIMITED_MIN else (job.start_s or 0) + job.pre_suspend_s + minutes * 60

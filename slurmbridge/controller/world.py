@@ -61,7 +61,7 @@ class World:
     node_changed: Callable[[NodeRecord], None] = lambda node: None        # events of sacctmgr, ledger
     roll_up: Callable[[], Awaitable[None]] = None             # type: ignore[assignment]   # usage of all full hours
     shapes: dict[tuple[int, str], tuple[JobRequest, Shape]] = field(default_factory=dict)     # by request's id
-    admitted: dict[tuple[Shape, str], Admission | Refusal] = field(default_factory=dict)      # until nodes change
+    admitted: dict[tuple[Shape, str, str], Admission | Refusal] = field(default_factory=dict)      # until nodes change
     shared: Shared = field(default_factory=Shared)
     nodes_returned: bool = False              # slurmctld's main pass is not woken by nodes: its backfill is first then
     _watchers: dict[int, list[asyncio.Future[None]]] = field(default_factory=dict)

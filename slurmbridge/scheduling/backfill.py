@@ -91,12 +91,9 @@ class _Backfill:
     def _consider(self, row: int) -> bool:
         """False: the pass is over (bf_max_job_start)."""
         state, queue, settings = self.state, self.state.snapshot.queue, self.settings
-        job_id, subject = int(queue.job_id[row]), int(queue.subject[row])
-        if state.limits is not None and not settings.assoc_limit_stop:
-            word = state.limits.before_selection(subject, int(queue.time_limit_s[row]))
-            if word:
-                state.set_limit_reason(row, word)
-                return True
+        job_id = int(queue.job_id[row])
+        if not self._limits_allow(row):
+            return True
         if job_id in self.het and state.reasons[row] == NONE:
             state.set_reason(row, RESOURCES)
         now_only = queue.priority[row] < state.least_priority(row) or (
@@ -118,10 +115,20 @@ class _Backfill:
                 break
         return True
 
+    def _limits_allow(self, row: int) -> bool:
+        """Sets the reason where a limit holds the job back whatever nodes it gets."""
+        state = self.state
+        if state.limits is None or self.settings.assoc_limit_stop:
+            return True
+        word = state.limits_word(row)
+        if word:
+            state.set_limit_reason(row, word)
+        return not word
+
     def _limits_s(self, row: int) -> tuple[int, int] | None:
         """(planned, full) time limit; None: a deadline that cannot be met."""
         queue = self.state.snapshot.queue
-        partition = self.state.snapshot.cluster.partitions[queue.partitions[queue.partition[row]]]
+        partition = self.state.partition(row)
         most_s = partition.max_time_s or YEAR_S
         limit_s = int(queue.time_limit_s[row])
         full_s = most_s if limit_s >= FOREVER_S else limit_s if partition.max_time_s is None else min(limit_s, most_s)
@@ -154,6 +161,8 @@ class _Backfill:
                 if state.all_begun(job.row):
                     state.ended.add(job.job_id)
                     return True
+                if not self._limits_allow(job.row):
+                    return True
             elif outcome == "promised":
                 promised += 1
                 if promised >= self.settings.bf_max_job_array_resv or self.timeline.records >= self.space:
@@ -166,7 +175,7 @@ class _Backfill:
         """Finds the earliest start: "started", "promised" or "" (neither). Second: whether the test was counted."""
         state, settings, columns = self.state, self.settings, self.state.snapshot.cluster
         shape = job.demand.shape
-        partition = columns.partitions[job.partition]
+        partition = state.partition(job.row)
         if not self._licensed(job):
             return "", counted
         limit_nodes, word = state.max_nodes(job.row)
@@ -283,7 +292,7 @@ class _Backfill:
         subject = int(queue.subject[job.row])
         view = reservations.view(columns, state.snapshot.reservations, job.demand, job.partition, self.now_s,
                                  job.limit_s)
-        outcome = pick.try_now(state, job.demand, columns.partitions[job.partition], job.uid, features=job.features,
+        outcome = pick.try_now(state, job.demand, state.partition(job.row), job.uid, features=job.features,
                                view=view, limit_nodes=state.max_nodes(job.row)[0], exclude=exclude)
         if outcome.possible:
             state.node_counts[job.row] = outcome.possible
@@ -297,7 +306,8 @@ class _Backfill:
                 state.set_limit_reason(job.row, word)
                 return pick.POLICY
         limit_s = self._longest_s(job, outcome.selected.nodes)
-        start = Start(job.job_id, job.partition, outcome.selected.shares, plan.decided_by, limit_s)
+        start = Start(job.job_id, job.partition, outcome.selected.shares, plan.decided_by, limit_s,
+                      qos=queue.qoses[queue.qos[job.row]])
         plan.starts.append(start)
         self.future.add(state.start(job.row, start))
         return pick.SUCCESS

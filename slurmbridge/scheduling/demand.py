@@ -4,7 +4,7 @@ Made once per shape and pass (``Demands``), because required nodes, features and
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -144,6 +144,14 @@ class Question:
     @property
     def shape(self) -> Shape:
         return self.demand.shape
+
+
+def lifted(partition: Partition, qos_flags: frozenset[str]) -> Partition:
+    """The partition without the limits that flags of a QOS lift (PartitionMinNodes and kin)."""
+    changes: dict[str, int | None] = {name: value for flag, name, value in (
+        ("PartitionMinNodes", "min_nodes", 0), ("PartitionMaxNodes", "max_nodes", 0),
+        ("PartitionTimeLimit", "max_time_s", None)) if flag in qos_flags}
+    return replace(partition, **changes) if changes else partition  # type: ignore[arg-type]
 
 
 def node_bounds(shape: Shape, partition: Partition, limit_nodes: int = MANY) -> tuple[int, int, int]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 import numpy as np
 
 from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, IntArray, Partition
+from slurmbridge.scheduling.demand import lifted
 from slurmbridge.scheduling.reservations import named
 from slurmbridge.scheduling.shape import Shape
-from slurmbridge.scheduling.snapshot import REASON_INDEX, SchedulerSettings
+from slurmbridge.scheduling.snapshot import REASON_INDEX
 from slurmbridge.scheduling.state import NONE, PassState
 
 NODE_LIMIT, TIME_LIMIT, CONFIG, DOWN, INACTIVE, MEMORY = (REASON_INDEX[w] for w in (
     "PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "PartitionDown", "PartitionInactive",
     "MaxMemPerLimit"))
 RESERVATION = REASON_INDEX["Reservation"]
+NO_FLAGS: frozenset[str] = frozenset()
+PARTITION_FLAGS = frozenset({"PartitionMinNodes", "PartitionMaxNodes", "PartitionTimeLimit"})
+"""Flags of a QOS that lift a partition's limits."""
 PARTITION_REASONS = np.array([NODE_LIMIT, TIME_LIMIT, CONFIG, DOWN, INACTIVE, RESERVATION])
 
 
@@ -24,10 +28,14 @@ def partition_reasons(state: PassState, *, min_time: bool) -> IntArray:
     rows = np.flatnonzero(queue.live & queue.eligible)
     if not len(rows):
         return rows
-    pairs = queue.partition[rows] * len(queue.shapes) + queue.shape[rows]
-    unique, inverse = np.unique(pairs, return_inverse=True)
-    verdicts = np.array([_shape_reason(state, columns, int(pair) // len(queue.shapes), int(pair) % len(queue.shapes))
-                         for pair in unique], dtype=np.int64)[inverse]
+    shapes, flags = len(queue.shapes), [state.snapshot.qos_flags.get(name, NO_FLAGS) for name in queue.qoses]
+    flagged = np.array([bool(of_qos & PARTITION_FLAGS) for of_qos in flags], dtype=np.bool_)
+    qos = np.where(flagged[queue.qos[rows]], queue.qos[rows] + 1, 0)
+    keys = (qos * len(queue.partitions) + queue.partition[rows]) * shapes + queue.shape[rows]
+    unique, inverse = np.unique(keys, return_inverse=True)
+    verdicts = np.array([_shape_reason(state, columns, int(key) // shapes % len(queue.partitions), int(key) % shapes,
+                                       flags, int(key) // shapes // len(queue.partitions)) for key in unique],
+                        dtype=np.int64)[inverse]
     waiting = np.array([not _may_begin(state, shape) for shape in queue.shapes], dtype=np.bool_)
     verdicts = np.where((verdicts == NONE) & waiting[queue.shape[rows]], RESERVATION, verdicts)
     time_s = queue.time_limit_s[rows]
@@ -37,6 +45,8 @@ def partition_reasons(state: PassState, *, min_time: bool) -> IntArray:
                        for name in queue.partitions], dtype=np.int64)
     over = (time_s > most_s[queue.partition[rows]]) & (time_s < FOREVER_S)
     over |= (time_s >= FOREVER_S) & (most_s[queue.partition[rows]] < FOREVER_S)
+    free = np.array(["PartitionTimeLimit" in of_qos for of_qos in flags], dtype=np.bool_)
+    over &= ~free[queue.qos[rows]] & (queue.time_waived[rows] == 0)
     verdicts = np.where((verdicts == NONE) & over, TIME_LIMIT, verdicts)
     shown = state.reasons[rows]
     changes = (verdicts != shown) & ((verdicts != NONE) | np.isin(shown, PARTITION_REASONS))
@@ -56,15 +66,18 @@ def _may_begin(state: PassState, shape: Shape) -> bool:
     return first.start_s <= state.snapshot.now_s <= first.end_s and bool(first.nodes or first.any_nodes)
 
 
-def _shape_reason(state: PassState, columns: ClusterColumns, partition: int, shape: int) -> int:
+def _shape_reason(state: PassState, columns: ClusterColumns, partition: int, shape: int,
+                  flags: list[frozenset[str]], qos: int) -> int:
+    """``qos``: one more than the number of a QOS that has flags about partitions; 0: none."""
     name = state.snapshot.queue.partitions[partition]
     found = columns.partitions.get(name)
     if found is None:
         return CONFIG
-    return partition_reason(columns, found, state.snapshot.queue.shapes[shape], state.snapshot.settings)
+    return partition_reason(columns, lifted(found, flags[qos - 1]) if qos else found,
+                            state.snapshot.queue.shapes[shape])
 
 
-def partition_reason(columns: ClusterColumns, partition: Partition, shape: Shape, settings: SchedulerSettings) -> int:
+def partition_reason(columns: ClusterColumns, partition: Partition, shape: Shape) -> int:
     """NONE, or why the partition as configured does not take jobs of this shape (whatever their time)."""
     members = columns.partition_nodes[partition.name]
     total_nodes = int(members.sum())

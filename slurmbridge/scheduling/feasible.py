@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from slurmbridge.scheduling import pick, reservations
 from slurmbridge.scheduling.columns import FOREVER_S
-from slurmbridge.scheduling.eligible import CONFIG, DOWN, INACTIVE, NODE_LIMIT, TIME_LIMIT, partition_reason
+from slurmbridge.scheduling.demand import lifted
+from slurmbridge.scheduling.eligible import CONFIG, DOWN, INACTIVE, NO_FLAGS, NODE_LIMIT, TIME_LIMIT, partition_reason
 from slurmbridge.scheduling.features import FeatureError, names, parse
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import REASON_INDEX, Snapshot
@@ -54,15 +55,15 @@ def feasible(snapshot: Snapshot, shape: Shape, partition: str, *, uid: int = 0,
 
 
 def admit(snapshot: Snapshot, shape: Shape, partition: str, *, uid: int = 0, time_limit_s: int = FOREVER_S,
-          first_in_line: bool = True) -> Refusal | Admission:
+          first_in_line: bool = True, qos: str = "") -> Refusal | Admission:
     """The verdict of slurmctld on a submission to one partition. ``first_in_line``: no pending job of the partition
     has a higher priority."""
     columns = snapshot.cluster
     refusal = _names_known(snapshot, shape)
     if refusal is not None:
         return refusal
-    found = columns.partitions[partition]
-    reason = partition_reason(columns, found, shape, snapshot.settings)
+    found = lifted(columns.partitions[partition], snapshot.qos_flags.get(qos, NO_FLAGS))
+    reason = partition_reason(columns, found, shape)
     if reason == NONE and found.max_time_s is not None and time_limit_s > found.max_time_s:
         reason = TIME_LIMIT
     if snapshot.settings.enforce_part_limits != "NO":

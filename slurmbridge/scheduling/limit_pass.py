@@ -52,15 +52,16 @@ class LimitPass:
                         self._at(scope).nodes.update(share.node for share in job.shares)
 
     # --- before nodes are chosen
-    def before_selection(self, subject: int, limit_s: int) -> str:
-        """The word of the limit that holds the job back whatever nodes it gets; "" for none. ``limit_s``: its time."""
+    def before_selection(self, subject: int, limit_s: int, *, time_waived: bool = False) -> str:
+        """The word of the limit that holds the job back whatever nodes it gets; "" for none. ``limit_s``: its time;
+        ``time_waived``: MaxWall does not hold it back."""
         if subject < 0:
             return ""
         if subject in self._book.below_threshold:
             return "QOSUsageThreshold"
         who = self._book.subjects[subject]
         limit_s = self._weighed(who, limit_s)
-        masked: set[str] = set()
+        masked: set[str] = {"max_wall"} if time_waived else set()
         for index in self._qos_of(who):
             found = self._qos_before(index, who, limit_s, masked)
             if found:
@@ -239,6 +240,7 @@ class LimitPass:
         if subject < 0:
             return most, reason
         who = self._book.subjects[subject]
+        factor = self._limit_factor(who)
         for index in self._qos_of(who):
             limits = self._book.groups[index].limits
             for rule in ("max_tres_per_account", "max_tres_per_job", "max_tres_per_user", "grp_tres"):
@@ -248,7 +250,7 @@ class LimitPass:
         for level, index in enumerate(who.chain):
             limits = self._book.groups[index].limits
             for rule in ("grp_tres", "max_tres_per_job") if level == 0 else ("grp_tres",):
-                bound = getattr(limits, rule).get("node", NO_LIMIT)
+                bound = int(getattr(limits, rule).get("node", NO_LIMIT) * factor)
                 if bound < most:
                     most, reason = bound, word(rule, "Assoc", "node")
         return most, reason

@@ -130,7 +130,7 @@ class _Loop:
             outcome, view = self._try(row, shape, name, limit_s)
             if outcome.code != pick.SUCCESS or not self._begin(row, outcome, name, limit_s):
                 break
-            if state.all_begun(row):
+            if state.all_begun(row) or (state.limits is not None and not self._limits_allow(row)):
                 return
         if outcome.code != pick.SUCCESS:
             self._waits(row, partition_number, outcome, view)
@@ -146,12 +146,12 @@ class _Loop:
         uid = int(self.queue.uid[row])
         outcome, seen = Outcome(pick.BUSY), reservations.OPEN
         job_id = int(self.queue.job_id[row])
-        victims = candidates(state.snapshot, state.running, job_id, self.queue.qos.get(job_id, ""), name,
+        victims = candidates(state.snapshot, state.running, job_id, self.queue.qoses[self.queue.qos[row]], name,
                              state.preempted)
         for seen in reservations.views(columns, state.snapshot.reservations, demand, name, state.snapshot.now_s,
                                        limit_s):
             for features in ((demand.prefer, demand.features) if demand.prefer else (demand.features,)):
-                outcome = pick.try_now(state, demand, columns.partitions[name], uid, features=features, view=seen,
+                outcome = pick.try_now(state, demand, state.partition(row), uid, features=features, view=seen,
                                        limit_nodes=limit_nodes, victims=victims)
                 if outcome.code == pick.SUCCESS:
                     break
@@ -175,7 +175,8 @@ class _Loop:
             if word:
                 self._limited(row, word)
                 return False
-        start = Start(job_id, name, outcome.selected.shares, self.plan.decided_by, limit_s, outcome.preempted)
+        start = Start(job_id, name, outcome.selected.shares, self.plan.decided_by, limit_s, outcome.preempted,
+                      self.queue.qoses[self.queue.qos[row]])
         self.plan.starts.append(start)
         if outcome.preempted:
             state.preempted.update(outcome.preempted)
@@ -191,7 +192,7 @@ class _Loop:
     def _limits_allow(self, row: int) -> bool:
         state = self.state
         assert state.limits is not None
-        word = state.limits.before_selection(int(self.queue.subject[row]), int(self.queue.time_limit_s[row]))
+        word = state.limits_word(row)
         if word:
             self._limited(row, word)
         return not word

@@ -64,14 +64,15 @@ def _preemptors(snapshot: Snapshot, rows: IntArray) -> tuple[BoolArray, IntArray
     rules, settings = snapshot.preemption, snapshot.settings
     if rules is None or settings.preempt_type != "preempt/qos" or settings.preempt_mode == "OFF":
         return np.zeros((1, 1), dtype=np.bool_), np.zeros(len(rows), dtype=np.int64)
-    names: dict[str, int] = {}
-    of_job = snapshot.queue.qos
-    numbers = np.array([names.setdefault(of_job.get(job_id, ""), len(names))
-                        for job_id in snapshot.queue.job_id[rows].tolist()], dtype=np.int64)
+    numbers: IntArray = snapshot.queue.qos[rows]
+    names = {name: i for i, name in enumerate(snapshot.queue.qoses)}
     preempts = np.zeros((len(names), len(names)), dtype=np.bool_)
+    waiting = set(np.unique(numbers).tolist())
     for one, i in names.items():
+        if i not in waiting:
+            continue
         for other in rules.victims.get(one, ()):
-            if other in names and other != one:
+            if names.get(other) in waiting and other != one:
                 preempts[i, names[other]] = True
     return preempts, numbers
 

@@ -16,7 +16,8 @@ from slurmbridge.scheduling.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """One pending job in one partition (a job in two partitions has two rows, adjacent in ``--partition`` order)."""
+    """One pending job in one partition under one QOS (a job has a row for each pair, adjacent: partitions in
+    ``--partition`` order, of each the QOS by falling priority)."""
 
     job_id: int
     partition: str
@@ -31,17 +32,19 @@ class QueueRow:
     tier: int = 1                             # the partition's PriorityTier
     deadline_s: int = 0                       # --deadline; 0: none
     reason: int = 0                           # index into snapshot.REASONS of what the job shows now
-    qos: str = ""                             # preempt/qos: whom the job may preempt
+    qos: str = ""
+    time_waived: bool = False                 # limits on the time of one job do not hold it back
     het_ids: tuple[int, ...] = ()             # all components of the heterogeneous job that it is one of
     eligible: bool = True                     # not held, begin time reached, dependencies met, association known
 
 
 _COLUMNS = ("job_id", "partition", "priority", "submit_s", "shape", "time_limit_s", "time_min_s", "uid", "subject",
-            "tasks", "tier", "deadline_s", "reason")
+            "tasks", "tier", "deadline_s", "reason", "qos", "time_waived")
 
 
 class QueueColumns:
-    """See the module docstring. ``partition`` and ``shape`` hold indices into ``partitions`` and ``shapes``."""
+    """See the module docstring. ``partition``, ``shape`` and ``qos`` hold indices into ``partitions``, ``shapes`` and
+    ``qoses``."""
 
     job_id: IntArray
     partition: IntArray
@@ -56,15 +59,18 @@ class QueueColumns:
     tier: IntArray
     deadline_s: IntArray
     reason: IntArray
+    qos: IntArray
+    time_waived: IntArray                     # 0 or 1
 
     def __init__(self, capacity: int = 64) -> None:
         self.shapes: list[Shape] = []
         self.partitions: list[str] = []
-        self.qos: dict[int, str] = {}         # job id -> QOS, of jobs that have one
+        self.qoses: list[str] = []
         self.listed_after: dict[int, int] = {}                   # array that was split -> its task that left it last
         self.het: dict[int, tuple[int, ...]] = {}                # job id -> all components of its heterogeneous job
         self._shape_index: dict[Shape, int] = {}
         self._partition_index: dict[str, int] = {}
+        self._qos_index: dict[str, int] = {}
         self._rows: dict[int, list[int]] = {}
         self._free: list[int] = []
         self._high = 0
@@ -100,7 +106,6 @@ class QueueColumns:
 
     def remove(self, job_id: int) -> None:
         """Takes the job's rows out; unknown jobs are none."""
-        self.qos.pop(job_id, None)
         self.het.pop(job_id, None)
         for at in self._rows.pop(job_id, ()):
             self.live[at] = False
@@ -113,11 +118,6 @@ class QueueColumns:
         for row in rows:
             self.add(row)
 
-    def set_priority(self, job_id: int, priority: int, partition: str | None = None) -> None:
-        for at in self.rows(job_id):
-            if partition is None or self.partitions[self.partition[at]] == partition:
-                self.priority[at] = priority
-
     def set_eligible(self, job_id: int, eligible: bool) -> None:
         for at in self.rows(job_id):
             self.eligible[at] = eligible
@@ -128,13 +128,12 @@ class QueueColumns:
 
     def _write(self, at: int, row: QueueRow) -> None:
         for name in _COLUMNS:
-            if name not in ("partition", "shape"):
+            if name not in ("partition", "shape", "qos"):
                 getattr(self, name)[at] = getattr(row, name)
         self.partition[at] = _intern(row.partition, self.partitions, self._partition_index)
         self.shape[at] = _intern(row.shape, self.shapes, self._shape_index)
+        self.qos[at] = _intern(row.qos, self.qoses, self._qos_index)
         self.eligible[at] = row.eligible
-        if row.qos:
-            self.qos[row.job_id] = row.qos
         if row.het_ids:
             self.het[row.job_id] = row.het_ids
 

@@ -124,6 +124,7 @@ class Snapshot:
     limits: LimitBook | None = None
     preemption: Preemption | None = None
     full_queue: bool = True                   # main pass: test every row, not only default_queue_depth of them
+    qos_flags: dict[str, frozenset[str]] = field(default_factory=dict)       # of QOS that have any
     planned: BoolArray | None = None          # what the last backfill pass planned; no pass asks, Slurm's neither
 
 
@@ -140,6 +141,7 @@ class Start:
     decided_by: str                           # MAIN | BACKFILL
     time_limit_s: int
     preempted: tuple[int, ...] = ()
+    qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray, IntArray, RunningJob, Use, charge
-from slurmbridge.scheduling.demand import MANY, Demands
+from slurmbridge.scheduling.columns import BoolArray, IntArray, Partition, RunningJob, Use, charge
+from slurmbridge.scheduling.demand import MANY, Demands, lifted
 from slurmbridge.scheduling.limit_pass import LimitPass
 from slurmbridge.scheduling.snapshot import REASON_INDEX, Snapshot, Start
 
@@ -33,6 +33,7 @@ class PassState:
     node_counts: dict[int, int] = field(default_factory=dict)        # row -> nodes it would get (NumNodes)
     ended: set[int] = field(default_factory=set)                      # job ids that started or were held in this pass
     preempted: set[int] = field(default_factory=set)                  # jobs that must end for others
+    partitions: dict[tuple[int, int], Partition] = field(default_factory=dict)
     begun: Counter[int] = field(default_factory=Counter)              # job id -> tasks started in this pass
 
     def set_reason(self, row: int, code: int, description: str = "") -> None:
@@ -60,7 +61,8 @@ class PassState:
         end_s = self.snapshot.now_s + start.time_limit_s
         job = RunningJob(start.job_id, start.partition, start.shares, end_s, self.snapshot.now_s,
                          uid=int(queue.uid[row]), whole_node=shape.whole_node, subject=int(queue.subject[row]),
-                         licenses=shape.licenses, priority=int(queue.priority[row]), reservation=shape.reservation)
+                         licenses=shape.licenses, priority=int(queue.priority[row]), reservation=shape.reservation,
+                         qos=start.qos)
         charge(self.snapshot.cluster, self.use, job)
         for name, count in shape.licenses:
             self.licenses_used[name] = self.licenses_used.get(name, 0) + count
@@ -74,6 +76,22 @@ class PassState:
         """Whether the job (every task of an array) has started."""
         queue = self.snapshot.queue
         return self.begun[int(queue.job_id[row])] >= int(queue.tasks[row])
+
+    def partition(self, row: int) -> Partition:
+        """The row's partition, without the limits that the row's QOS lifts."""
+        queue = self.snapshot.queue
+        key = int(queue.partition[row]), int(queue.qos[row])
+        found = self.partitions.get(key)
+        if found is None:
+            flags = self.snapshot.qos_flags.get(queue.qoses[key[1]], frozenset())
+            found = self.partitions[key] = lifted(self.snapshot.cluster.partitions[queue.partitions[key[0]]], flags)
+        return found
+
+    def limits_word(self, row: int) -> str:
+        """The word of the limit that holds the job back whatever nodes it gets; "" for none."""
+        queue = self.snapshot.queue
+        return "" if self.limits is None else self.limits.before_selection(
+            int(queue.subject[row]), int(queue.time_limit_s[row]), time_waived=bool(queue.time_waived[row]))
 
     def max_nodes(self, row: int) -> tuple[int, str]:
         """Most nodes that limits let the job have, and the limit's word."""

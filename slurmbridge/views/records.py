@@ -109,6 +109,7 @@ class JobRecord:
     preempt_s: float | None = None
     time_limit_min: int | None = None         # UNLIMITED_MIN = none
     time_min_min: int | None = None
+    time_waived: bool = False                 # an operator set its time limit: limits on time do not hold it back
     deadline_s: int | None = None
     # size as scontrol shows it
     num_nodes: str = "1"                      # "1", "2-2", "1-4"
