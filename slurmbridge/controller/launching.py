@@ -21,7 +21,7 @@ RUNTIME_KEYS = (
     "KillOnBadExit", "WaitTime", "InactiveLimit", "JobAcctGatherFrequency", "PropagateResourceLimits",
     "PropagateResourceLimitsExcept", "TaskPlugin", "MaxTasksPerNode", "BatchStartTimeout", "JobFileAppend",
     "MaxStepCount", "TaskProlog", "TaskEpilog", "SrunProlog", "SrunEpilog", "MpiDefault", "VSizeFactor",
-    "InteractiveStepOptions", "UnkillableStepTimeout")
+    "InteractiveStepOptions", "UnkillableStepTimeout", "TreeWidth", "TaskPluginParam", "MpiParams")
 """Keys of slurm.conf that step daemons honour."""
 PARALLEL = 64
 

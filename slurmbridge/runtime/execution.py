@@ -1,6 +1,8 @@
-"""Starting one process of the user's: own session, standard descriptors, limits, directory, then exec.
+"""Starting one process of the user's: own session, standard descriptors, limits, directory, CPUs, then exec.
 
-Between fork and exec only system calls are made: the interpreter's files may be out of the user's reach.
+Where the small program of starter.c was built it does all that after a posix_spawn, which copies nothing of this
+interpreter; elsewhere a fork does. Between fork and exec only system calls are made: the interpreter's files may be out
+of the user's reach.
 """
 from __future__ import annotations
 
@@ -10,8 +12,9 @@ import fcntl
 import os
 import resource
 import signal
+import sys
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -48,10 +51,32 @@ class Command:
     terminal: bool = False                    # stdin_fd is a terminal to be the session's
     nice: int = 0
     cgroup: str = ""                          # a group to enter before anything else is done
+    bound_cpus: Collection[int] = ()          # CPUs it may run on; all of this process's when empty
+
+
+STARTER_VARIABLE = "SLURMBRIDGE_STARTER"
+"""Names the built starter.c; empty: none is used."""
+_starter_fd = -1
+
+
+def find_starter() -> None:
+    """Opens the starter while it is in reach: this process may become somebody who cannot reach it."""
+    global _starter_fd
+    path = os.environ.get(STARTER_VARIABLE, os.path.join(sys.prefix, "libexec", "slurmbridge", "starter"))
+    if _starter_fd < 0 and path:
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            _starter_fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)         # low ones are for PMI
+            os.close(fd)
+
+
+def kept_descriptors() -> set[int]:
+    """What must stay open in a process that starts others, besides its own."""
+    return {_starter_fd} if _starter_fd >= 0 else set()
 
 
 def start(command: Command) -> int:
-    """Forks and executes; the pid, which is also its session and process group. Raises OSError when it cannot fork.
+    """The pid of the new process, which is also its session and process group. Raises OSError when there can be none.
 
     A process that cannot be executed says so on its standard error and exits with the errno, as under slurmstepd.
     """
@@ -59,6 +84,33 @@ def start(command: Command) -> int:
     argv = [os.fsencode(word) for word in command.argv]
     candidates = _candidates(command)
     limits = _limits(command.rlimits)
+    if _starter_fd >= 0 and min(command.stdin_fd, command.stdout_fd, command.stderr_fd) > 2:
+        with contextlib.suppress(OSError):    # arguments too long with the starter's own, for one
+            return _spawn(command, candidates, argv, env, limits)
+    return _fork(command, candidates, argv, env, limits)
+
+
+def _spawn(command: Command, candidates: list[bytes], argv: list[bytes], env: dict[bytes, bytes],
+           limits: list[tuple[int, tuple[int, int]]]) -> int:
+    """Raises OSError."""
+    path = b"/proc/self/fd/%d" % _starter_fd
+    limit_text = ",".join(f"{number}:{soft & _UNSIGNED}:{hard & _UNSIGNED}" for number, (soft, hard) in limits)
+    words = ["starter", f"{command.umask:o}", command.cwd, command.cgroup, "t" if command.terminal else "", limit_text,
+             ",".join(map(str, sorted(command.bound_cpus))), str(command.nice or ""), command.path,
+             str(len(candidates))]
+    env.pop(b"SLURM_TASK_PID", None)
+    fds = (command.stdin_fd, command.stdout_fd, command.stderr_fd)
+    return os.posix_spawn(path, [*map(os.fsencode, words), *candidates, *argv], env, setsid=True, setsigmask=(),
+                          setsigdef=_RESET,
+                          file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(fds)])
+
+
+_UNSIGNED = (1 << 64) - 1
+
+
+def _fork(command: Command, candidates: list[bytes], argv: list[bytes], env: dict[bytes, bytes],
+          limits: list[tuple[int, tuple[int, int]]]) -> int:
+    """Raises OSError."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())   # none is lost before exec
     try:
         pid = os.fork()
@@ -86,6 +138,9 @@ def start(command: Command) -> int:
         for limit, pair in limits:
             with contextlib.suppress(OSError, ValueError):
                 resource.setrlimit(limit, pair)
+        if command.bound_cpus:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(0, command.bound_cpus)
         env[b"SLURM_TASK_PID"] = b"%d" % os.getpid()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         code = _execute(candidates, argv, env, command.path)

@@ -1,8 +1,8 @@
 """A step's keeper: one process per step and node, forked by the node's step daemon, that runs the step's tasks there.
 
 Being the subreaper of these tasks alone, it knows which processes are the step's, however they were forked; they end
-with it. It speaks with the head over the connection that asked for the step (frames ``L``, ``K``, ``n`` in; ``o``,
-``e`` out); when that connection breaks, the step is ended.
+with it. It speaks with the head, or the keeper above it in the step's tree, over the connection that asked for the
+step (frames ``L``, ``K``, ``n`` in; ``o``, ``e`` out); when that connection breaks, the step is ended.
 """
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from slurmbridge.runtime.gpumeter import meter_of
 from slurmbridge.runtime.pmi import PmiServer
 from slurmbridge.runtime.pmix import PmixServer
 from slurmbridge.runtime.taskio import Output, StdinPipe
+from slurmbridge.runtime.tree import Relay
 
 LINGER_S = 30.0
 DRAIN_TIMEOUT_S = 5.0
@@ -44,11 +45,11 @@ class Task:
 
 
 class StepKeeper:
-    """``request`` is the ``L`` frame's object (made by launch.node_requests)."""
+    """``request`` is the ``L`` frame's object: launch.step_request with this node and those below it in ``nodes``."""
 
     def __init__(self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
                  group: StepGroup | None = None) -> None:
-        self.request = request
+        self.request = {**request, **request["nodes"][0]}
         self.group = group                    # limits the tasks' memory
         self.reader = reader
         self.writer = writer
@@ -69,17 +70,20 @@ class StepKeeper:
         has_gpus = any(entry.get("gpus") for entry in self.request["tasks"])
         self.meter = Meter(float(self.request.get("gather_s", 0)), meter_of(self.children) if has_gpus else None)
         self.children.before_reaped = self.meter.last_look
-        orders = asyncio.create_task(self._obey())
         self._name = str(self.request["node"])
+        self.relay = Relay(self.request, self.request["nodes"][1:], self.writer)
+        orders = asyncio.create_task(self._obey())
         usage: dict[str, float] = {}
+        started: asyncio.Task[None] | None = None
         try:
+            await self.relay.asked()
             self._serve_mpi()
             exits = await self._start_tasks()
-            if exits:
-                self._event("started", pids={str(task.rank): task.pid for task in self.tasks.values() if task.pid})
-                await asyncio.gather(*exits)
+            started = asyncio.create_task(self._tell_started())
+            await asyncio.gather(*exits)
         except OSError as error:
-            self._event("failed", message=f"{error.strerror or error}")
+            self._event("failed", message=f"{error.strerror or error}",
+                        ranks=[int(entry["rank"]) for entry in self.request["tasks"]])
         self._flush_exits()
         await self.children.end_others(set())
         add_usage(usage, self.children.orphan_usage)
@@ -92,11 +96,20 @@ class StepKeeper:
             self.group.remove()
         if self._pmix_directory:
             shutil.rmtree(self._pmix_directory, ignore_errors=True)
+        for more in await self.relay.gone():
+            add_usage(usage, more)
+        if started is not None:
+            await started
         self._event("gone", usage=usage)
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(LINGER_S):
                 await self.writer.drain()
                 await orders                  # the head closes: closing first could lose what it has not read yet
+
+    async def _tell_started(self) -> None:
+        """Once everything in this branch of the tree has started."""
+        own = [task.rank for task in self.tasks.values() if task.pid]
+        self._event("started", ranks=[*own, *await self.relay.started()])
 
     def _serve_mpi(self) -> None:
         """Raises OSError."""
@@ -110,7 +123,7 @@ class StepKeeper:
             self.pmi = PmiServer(facts, lambda message: self._event("pmi", message=message))
 
     def _event(self, name: str, **fields: Any) -> None:
-        self.writer.write(frames.encode_json(b"e", {"event": name, **fields}))
+        self.writer.write(frames.encode_json(b"e", {"event": name, "node": self._name, **fields}))
 
     def say(self, text: str) -> None:
         """A slurmstepd error line on srun's standard error."""
@@ -126,7 +139,7 @@ class StepKeeper:
         for entry in request["tasks"]:
             task = Task(int(entry["rank"]), int(entry["local"]))
             self.tasks[task.rank] = task
-            environment = {**request["env"], **entry["env"]}
+            environment = {**request["env"], **request["node_env"], **entry["env"]}
             for program in request["prologs"]:
                 environment = await self._prolog(task, program, environment)
             ending = self._start_task(task, entry, environment)
@@ -270,12 +283,14 @@ class StepKeeper:
     async def _obey(self) -> None:
         while (frame := await frames.read_frame(self.reader)) is not None:
             kind, payload = frame
+            self.relay.pass_down(kind, payload)
             if kind == b"n":
                 self._feed(frames.RANK.unpack_from(payload)[0], payload[frames.RANK.size:])
             elif kind == b"Z" and self.terminal is not None:
                 self._resize(*struct.unpack(">HH", payload))
             elif kind == b"K":
                 self._order(frames.decode_json(payload))
+        self.relay.cut()
         self.deliver(signal.SIGKILL)
 
     def _feed(self, rank: int, data: bytes) -> None:
@@ -304,7 +319,7 @@ class StepKeeper:
             counts = self.meter.look_now()
             self._event("looked", pids=self.meter.pids(), tasks={
                 str(task.rank): counts[task.pid] for task in self.tasks.values() if task.pid in counts})
-        elif order.get("op") == "pmi":
+        elif order.get("op") == "pmi" and order.get("node", self._name) == self._name:
             server = self.pmi or self.pmix
             if server is not None:
                 server.told(order["message"])

@@ -9,6 +9,7 @@ from slurmbridge.runtime.environment import StepFacts
 from slurmbridge.runtime.gauges import FROM_GPUS, IN, clock_rate, gather_interval_s, statistics
 from slurmbridge.runtime.stepoptions import StepOptions
 from slurmbridge.runtime.steptypes import StepPlan, StepShare
+from slurmbridge.runtime.tree import DEFAULT_WIDTH, Node
 
 if TYPE_CHECKING:
     from slurmbridge.runtime.step import RunningStep
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
 _LEVELS = {"block": "Block", "cyclic": "Cyclic", "fcyclic": "FCyclic"}
 
 
-def node_requests(running: RunningStep, step: StepOptions, plan: StepPlan, argvs: list[list[str]],
-                  names: stepfiles.Names) -> list[dict[str, Any]]:
-    """One ``L`` frame's object a node of the step."""
+def step_request(running: RunningStep, step: StepOptions) -> dict[str, Any]:
+    """What an ``L`` frame says for all nodes of the step; ``nodes`` of node_requests are added to it."""
     opts, order, place = step.opts, running.order, running.place
     facts = StepFacts(
         step_id=running.step_id.partition("+")[0], nodes=place.nodes, counts=place.counts, job=place.job,
@@ -29,19 +29,35 @@ def node_requests(running: RunningStep, step: StepOptions, plan: StepPlan, argvs
     shared = environment.step_environment(order, environment.export_filter(own, opts["export"]), facts)
     append = opts["open_mode"] == "append" or (
         opts["open_mode"] is None and order.settings.get("JobFileAppend", "0") == "1")
+    return {
+        "credential": order.credential, "step": running.step_name,
+        "width": tree_width(opts["treewidth"], order.settings),
+        "cwd": opts["chdir"], "umask": running.call.umask, "append": append, "unbuffered": bool(opts["unbuffered"]),
+        "rlimits": propagated_limits(opts["propagate"], running.call.request.get("rlimits") or {}, order.settings),
+        "gather_s": gather_interval_s(opts["acctg_freq"] or order.settings.get("JobAcctGatherFrequency")),
+        "env": shared, "prologs": hooks("Prolog", opts["task_prolog"], order.settings),
+        "epilogs": hooks("Epilog", opts["task_epilog"], order.settings),
+    }
+
+
+def tree_width(chosen: int | None, settings: dict[str, str]) -> int:
+    """Branches of each keeper: --treewidth, else TreeWidth."""
+    text = settings.get("TreeWidth", "")
+    return chosen or (int(text) if text.isdigit() else 0) or DEFAULT_WIDTH
+
+
+def node_requests(running: RunningStep, plan: StepPlan, argvs: list[list[str]], names: stepfiles.Names,
+                  shared: dict[str, str]) -> list[Node]:
+    """What each node of the step gets. ``shared``: the environment of step_request."""
+    order, place = running.order, running.place
     requests = []
     for index, share in enumerate(plan.shares):
         node = order.nodes[share.node_index]
         ranks = [place.first_task + rank for rank in share.tasks]
-        per_node = environment.step_node_variables(node, share.cpus, place.first_node + index, ranks, share_gpus(share))
         requests.append({
-            "credential": order.credential, "step": running.step_name, "node": share.name, "first_node": index == 0,
-            "cwd": opts["chdir"], "umask": running.call.umask, "append": append, "unbuffered": bool(opts["unbuffered"]),
-            "rlimits": propagated_limits(opts["propagate"], running.call.request.get("rlimits") or {}, order.settings),
-            "gather_s": gather_interval_s(opts["acctg_freq"] or order.settings.get("JobAcctGatherFrequency")),
-            "env": {**shared, **per_node}, "prologs": hooks("Prolog", opts["task_prolog"], order.settings),
-            "epilogs": hooks("Epilog", opts["task_epilog"], order.settings),
-            "mem_mb": share.mem_mb,
+            "node": share.name, "address": node.address, "first_node": index == 0, "mem_mb": share.mem_mb,
+            "node_env": environment.step_node_variables(node, share.cpus, place.first_node + index, ranks,
+                                                        share_gpus(share)),
             "pmi": running.world and running.world.facts(share.name, len(ranks), place.first_task),
             "tasks": [_task(running, share, index, local, rank, argvs[rank], names, shared)
                       for local, rank in enumerate(share.tasks)],

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slurmbridge.runtime.links import KeeperLink
+    from slurmbridge.runtime.links import BranchLink
     from slurmbridge.runtime.step import RunningStep
 
 
@@ -38,7 +38,7 @@ class World:
         else:
             self._facts["mapping"] = process_mapping([node_of[rank] for rank in sorted(node_of)])
         self._steps: list[RunningStep] = []
-        self._inside: list[KeeperLink] = []
+        self._inside = 0                      # nodes that wait in a fence
         self._pairs: dict[str, str] = {}
         self._ports: dict[str, str] = {}
 
@@ -50,22 +50,21 @@ class World:
         """What a node's server is made of. ``first_task``: the world's rank of its component's first task."""
         return {**self._facts, "node": self._nodes.index(node), "local_tasks": local_tasks, "first_task": first_task}
 
-    def take(self, link: KeeperLink, message: dict[str, Any]) -> None:
-        """A message of a node's server."""
+    def take(self, link: BranchLink, node: str, message: dict[str, Any]) -> None:
+        """A message of a node's server, which came by ``link``."""
         op = message.get("op")
         if op == "fence":
-            self._inside.append(link)
+            self._inside += 1
             self._pairs.update(message["pairs"])
-            links = [link for step in self._steps for link in step.links]
-            if len(self._inside) >= len(links):
-                self._inside, pairs, self._pairs = [], self._pairs, {}
-                for each in links:
+            if self._inside >= sum(len(step.plan.shares) for step in self._steps):
+                self._inside, pairs, self._pairs = 0, self._pairs, {}
+                for each in [link for step in self._steps for link in step.links]:
                     each.order({"op": "pmi", "message": {"op": "fence", "pairs": pairs}})
         elif op == "abort":
             for step in self._steps:
                 step.mpi_abort()
         elif op in ("publish", "unpublish", "lookup"):
-            link.order({"op": "pmi", "message": {"id": message["id"], "port": self._port(op, message)}})
+            link.order({"op": "pmi", "node": node, "message": {"id": message["id"], "port": self._port(op, message)}})
 
     def _port(self, op: str, message: dict[str, Any]) -> str | None:
         """None: that name is unknown, or taken."""

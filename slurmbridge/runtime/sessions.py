@@ -9,7 +9,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from slurmbridge.runtime import frames, hostlists, processes, stepplan, steptypes
+from slurmbridge.runtime import execution, frames, hostlists, processes, stepplan, steptypes
 from slurmbridge.runtime.cgroups import StepGroup
 from slurmbridge.runtime.client import Client
 from slurmbridge.runtime.environment import split_environment
@@ -201,12 +201,14 @@ class Sessions:
         fd = os.dup(writer.get_extra_info("socket").fileno())
         name = str(request["step"]).partition(".")[2]
         groups = self.daemon.groups
-        group = groups.make(f"step_{name}", int(request.get("mem_mb", 0)) << 20) if groups is not None else None
+        group = groups.make(f"step_{name}", int(request["nodes"][0]["mem_mb"]) << 20) if groups is not None else None
         try:
             pid = os.fork()
         except OSError as error:
             os.close(fd)
-            await frames.send(writer, frames.encode_json(b"e", {"event": "failed", "message": str(error)}))
+            await frames.send(writer, frames.encode_json(b"e", {
+                "event": "failed", "message": str(error),
+                "ranks": [task["rank"] for node in request["nodes"] for task in node["tasks"]]}))
             return
         if pid == 0:
             _become_keeper(request, fd, group)
@@ -227,9 +229,9 @@ def _become_keeper(request: dict[str, Any], fd: int, group: StepGroup | None) ->
     try:
         signal.set_wakeup_fd(-1)
         asyncio._set_running_loop(None)
-        processes.close_all_but({0, 1, 2, fd})
+        processes.close_all_but({0, 1, 2, fd} | execution.kept_descriptors())
         processes.become_subreaper()
-        asyncio.run(_keep(request, fd, group))
+        asyncio.new_event_loop().run_until_complete(_keep(request, fd, group))      # nothing needs the loop closed
         code = 0
     except BaseException:
         traceback.print_exc(file=sys.stderr)

@@ -27,7 +27,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-from slurmbridge.runtime import addresses, cgroups, hosts, preload, processes
+from slurmbridge.runtime import addresses, cgroups, execution, hosts, preload, processes
 from slurmbridge.runtime.daemon import StepDaemon
 from slurmbridge.runtime.journal import JournalReader, JournalWriter
 from slurmbridge.runtime.order import RunOrder
@@ -70,6 +70,7 @@ class Spawner:
     def serve(self) -> None:
         processes.become_subreaper()
         preload.everything()
+        execution.find_starter()
         self._adopt()
         self.listener = addresses.listen(addresses.unix_address(self._socket_path()), mode=0o600)
         self.selector.register(self.listener, selectors.EVENT_READ, self._accept)
@@ -265,7 +266,7 @@ class Spawner:
         try:
             gc.disable()
             signal.set_wakeup_fd(-1)
-            processes.close_all_but({0, 1, 2, listener.fileno(), journal.fd, go})
+            processes.close_all_but({0, 1, 2, listener.fileno(), journal.fd, go} | execution.kept_descriptors())
             os.setsid()
             trusted = frozenset({0, os.getuid()})
             groups = None

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from slurmbridge.runtime import broadcast, helpers, launch, stepfiles
 from slurmbridge.runtime.client import RAW, START, Client
 from slurmbridge.runtime.keeper import open_output
-from slurmbridge.runtime.links import KeeperLink
+from slurmbridge.runtime.links import BranchLink
 from slurmbridge.runtime.multiprog import programs
 from slurmbridge.runtime.outcome import TaskStates, exit_message, worse
 from slurmbridge.runtime.stdin import StdinSource
 from slurmbridge.runtime.stepoptions import StepOptions
 from slurmbridge.runtime.steptypes import Place, StepPlan, alone
+from slurmbridge.runtime.tree import branches
 
 if TYPE_CHECKING:
     from slurmbridge.runtime.daemon import StepDaemon
@@ -58,7 +59,7 @@ class RunningStep:
         self.step, self.opts = step, step.opts
         self.place = place or alone(plan)
         self.status: int | None = None
-        self.links: list[KeeperLink] = []
+        self.links: list[BranchLink] = []
         self.files: dict[int, stepfiles.Target] = {}
         self.states = TaskStates(plan.num_tasks)
         self.world: World | None = None       # of an MPI program
@@ -108,17 +109,18 @@ class RunningStep:
         started_s = time.time()
         self._tell_start(step, plan, started_s)
         programs_there = await self._broadcast(step.argv)
-        requests = launch.node_requests(self, step, plan, argvs, names)
-        for share, request in zip(plan.shares, requests):
-            for task in request["tasks"] if programs_there else ():
-                task["argv"] = [programs_there[share.name], *task["argv"][1:]]
-        self.links = [KeeperLink(self, share, request) for share, request in zip(plan.shares, requests)]
+        request = launch.step_request(self, step)
+        nodes = launch.node_requests(self, plan, argvs, names, request["env"])
+        for node in nodes if programs_there else ():
+            for task in node["tasks"]:
+                task["argv"] = [programs_there[node["node"]], *task["argv"][1:]]
+        self.links = [BranchLink(self, request, some) for some in branches(nodes, request["width"])]
         self._arm_timers()
         await self._run_hook("prolog")
         runs = [asyncio.create_task(link.run()) for link in self.links]
         if self.client_gone:
             self.abort()
-        await asyncio.gather(*(link.ready for link in self.links))
+        await asyncio.gather(*(link.ready() for link in self.links))
         self._start_stdin()
         await asyncio.gather(*runs)
         if self._aborting and not self.states.left and not self._told_abort:
@@ -219,7 +221,7 @@ class RunningStep:
         self.states.started(ranks)
 
     def tasks_ended(self, node: str, ranks: list[int], status: int, usage: dict[int, dict[str, float]]) -> None:
-        first = len(self.states.left) == self._total
+        first = len(self.states.left) == self.plan.num_tasks
         self.states.ended(ranks, status)
         for listener in self.listeners:
             listener.tasks_ended(ranks, status)
@@ -242,10 +244,6 @@ class RunningStep:
     def _end_after_failure(self) -> None:
         self.end_step("DUE TO TASK FAILURE")
         self._tell_abort()
-
-    @property
-    def _total(self) -> int:
-        return sum(len(link.share.tasks) for link in self.links)
 
     def _kills_on_bad_exit(self) -> bool:
         chosen = self.opts["kill_on_bad_exit"]
@@ -284,10 +282,11 @@ class RunningStep:
     async def look(self) -> dict[str, Any]:
         """What the step has used up to now, for sstat: as its usage at the end, with the processes of each node."""
         looks = await asyncio.gather(*(link.look() for link in self.links))
-        used = {int(rank): counts for look in looks for rank, counts in look["tasks"].items()}
+        by_node = {node: seen for look in looks for node, seen in look.items()}
+        used = {int(rank): counts for seen in by_node.values() for rank, counts in seen["tasks"].items()}
         node_of = {rank: share.name for share in self.plan.shares for rank in share.tasks}
         return {**launch.total_usage(used, node_of, {}), "num_tasks": self.plan.num_tasks,
-                "pids": {link.share.name: look["pids"] for link, look in zip(self.links, looks)}}
+                "pids": {share.name: by_node.get(share.name, {}).get("pids", []) for share in self.plan.shares}}
 
     # ---- ending it --------------------------------------------------------------------------------------------------
 
