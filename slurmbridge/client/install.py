@@ -54,20 +54,29 @@ def everybodys_python() -> str:
 
 
 def build_client(folder: Path, python: str) -> Path | None:
-    """The compiled client, built when its source or its flags changed; None without a working compiler."""
+    """The compiled client; None without a working compiler."""
+    return _build(HERE / "slurmbridge.c", folder / "client",
+                  [f'-DSLURM_VERSION="{SLURM_VERSION}"', f'-DPYTHON="{python}"', f'-DROOT="{ROOT}"'])
+
+
+def build_starter(folder: Path) -> Path | None:
+    """What starts tasks (runtime/execution.py); None without a working compiler."""
+    return _build(HERE.parent / "runtime" / "starter.c", folder / "starter", [])
+
+
+def _build(source: Path, program: Path, flags: list[str]) -> Path | None:
+    """Built when its source or its flags changed; it must answer ``-V`` with success."""
     compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "tcc"))), None)
-    source = HERE / "slurmbridge.c"
     if compiler is None:
         return None
-    flags = ["-O2", f'-DSLURM_VERSION="{SLURM_VERSION}"', f'-DPYTHON="{python}"', f'-DROOT="{ROOT}"']
     key = hashlib.sha256(source.read_bytes() + repr((compiler, flags)).encode()).hexdigest()
-    program, stamp = folder / "client", folder / "client.key"
+    stamp = program.with_name(f"{program.name}.key")
     if program.exists() and stamp.exists() and stamp.read_text() == key:
         return program
-    folder.mkdir(parents=True, exist_ok=True)
-    new = folder / f"client.{os.getpid()}"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    new = program.with_name(f"{program.name}.{os.getpid()}")
     for static in (["-static"], []):
-        done = subprocess.run([compiler, *flags, *static, "-o", str(new), str(source)], capture_output=True)
+        done = subprocess.run([compiler, "-O2", *flags, *static, "-o", str(new), str(source)], capture_output=True)
         if done.returncode == 0 and subprocess.run([str(new), "-V"], capture_output=True).returncode == 0:
             new.chmod(0o755)
             new.rename(program)
@@ -91,7 +100,9 @@ def client_link(client: Path):  # type: ignore[no-untyped-def]
 def install(folder: Path) -> list[str]:
     """The names installed into ``folder``."""
     python = everybodys_python()
-    client = build_client(folder.parent / "libexec" / "slurmbridge", python)
+    programs = folder.parent / "libexec" / "slurmbridge"
+    client = build_client(programs, python)
+    build_starter(programs)
     launcher = LAUNCHER.format(python=python, root=str(ROOT))
     names = provided()
     folder.mkdir(parents=True, exist_ok=True)

@@ -137,6 +137,11 @@ class RunGroups:
     tree: Hierarchy
     job: str
 
+    def of_node(self, index: int) -> RunGroups:
+        """The same run's on another virtual node of this machine, by its place in the allocation."""
+        run = os.path.dirname(self.job)
+        return RunGroups(self.tree, f"{run.rpartition('.')[0]}.{index}/{os.path.basename(self.job)}")
+
     def make(self, step: str, limit_bytes: int) -> StepGroup | None:
         """A group for the batch script or a step; no limit of its own with 0."""
         path = os.path.join(self.job, step)

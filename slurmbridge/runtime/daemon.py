@@ -145,6 +145,7 @@ class StepDaemon:
 
     def _peer_lost(self, node: str) -> None:
         self.lost_node = node
+        self.sessions.node_lost(node)
         self.terminate("NODE FAILURE", 0)
 
     async def _run_member(self) -> int:
@@ -207,7 +208,7 @@ class StepDaemon:
             return {}
         used = dict(enumerate(self._meter.look_now().values()))
         return {"batch": {**launch.total_usage(used, {0: self.node.name}, {}), "num_tasks": 1,
-                          "pids": {self.node.name: self._meter.pids()}}}
+                          "pids": {self.node.name: self._meter.pids([self.batch_pid])}}}
 
     async def _run_allocation(self) -> int:
         """Waits for the end of an allocation without a script; its wait status."""

@@ -84,9 +84,9 @@ class Meter:
             _raise(task.most, together(map(look, [pid, *processes.descendants(pid)])))
         return {pid: task.most for pid, task in self._tasks.items()}
 
-    def pids(self) -> list[int]:
-        """Every process of every task that lives."""
-        return [one for pid in self._tasks for one in (pid, *processes.descendants(pid))]
+    def pids(self, tasks: Iterable[int]) -> list[int]:
+        """Every process of these tasks that lives."""
+        return [one for pid in tasks if pid in self._tasks for one in (pid, *processes.descendants(pid))]
 
     async def _look_at_gpus(self, gpus: GpuMeter) -> None:
         by_process, by_device = await gpus.read()

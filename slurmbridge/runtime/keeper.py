@@ -1,4 +1,5 @@
-"""A step's keeper: one process per step and node, forked by the node's step daemon, that runs the step's tasks there.
+"""A step's keeper: a process per step and node, forked by the node's step daemon, that runs the step's tasks there.
+Virtual nodes of one machine share keepers (launch.groups).
 
 Being the subreaper of these tasks alone, it knows which processes are the step's, however they were forked; they end
 with it. It speaks with the head, or the keeper above it in the step's tree, over the connection that asked for the
@@ -17,6 +18,7 @@ import struct
 import tempfile
 import termios
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +30,7 @@ from slurmbridge.runtime.gpumeter import meter_of
 from slurmbridge.runtime.pmi import PmiServer
 from slurmbridge.runtime.pmix import PmixServer
 from slurmbridge.runtime.taskio import Output, StdinPipe
-from slurmbridge.runtime.tree import Relay
+from slurmbridge.runtime.tree import Node, Relay
 
 LINGER_S = 30.0
 DRAIN_TIMEOUT_S = 5.0
@@ -39,27 +41,31 @@ DRAIN_TIMEOUT_S = 5.0
 class Task:
     rank: int
     local: int
+    node: str
     pid: int = 0
     stdin: StdinPipe | None = None
     outputs: list[Output] = field(default_factory=list)
 
 
 class StepKeeper:
-    """``request`` is the ``L`` frame's object: launch.step_request with this node and those below it in ``nodes``."""
+    """``request`` is the ``L`` frame's object: launch.step_request with ``groups``, of which the first is kept here.
+
+    ``limits`` are the groups that limit the tasks' memory, by node.
+    """
 
     def __init__(self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
-                 group: StepGroup | None = None) -> None:
-        self.request = {**request, **request["nodes"][0]}
-        self.group = group                    # limits the tasks' memory
+                 limits: Mapping[str, StepGroup]) -> None:
+        self.request = request
+        self.nodes: list[Node] = request["groups"][0]
+        self.limits = limits
         self.reader = reader
         self.writer = writer
         self.tasks: dict[int, Task] = {}
-        self.ended: list[tuple[int, Exit]] = []
+        self.ended: list[tuple[Task, Exit]] = []
         self.message_sent = False
         self.terminal: int | None = None
-        self.pmi: PmiServer | None = None
-        self.pmix: PmixServer | None = None
-        self._pmix_directory = ""
+        self.mpi: dict[str, PmiServer | PmixServer] = {}       # by node
+        self._pmix_directories: list[str] = []
         self._kill_at: asyncio.TimerHandle | None = None
         self._tell_exits: asyncio.Handle | None = None
 
@@ -67,35 +73,36 @@ class StepKeeper:
 
     async def run(self) -> None:
         self.children = Children()
-        has_gpus = any(entry.get("gpus") for entry in self.request["tasks"])
+        has_gpus = any(entry.get("gpus") for node in self.nodes for entry in node["tasks"])
         self.meter = Meter(float(self.request.get("gather_s", 0)), meter_of(self.children) if has_gpus else None)
         self.children.before_reaped = self.meter.last_look
-        self._name = str(self.request["node"])
-        self.relay = Relay(self.request, self.request["nodes"][1:], self.writer)
+        self.relay = Relay(self.request, self.request["groups"][1:], self.writer)
         orders = asyncio.create_task(self._obey())
         usage: dict[str, float] = {}
         started: asyncio.Task[None] | None = None
         try:
             await self.relay.asked()
-            self._serve_mpi()
+            for node in self.nodes:
+                self._serve_mpi(node)
             exits = await self._start_tasks()
             started = asyncio.create_task(self._tell_started())
             await asyncio.gather(*exits)
         except OSError as error:
-            self._event("failed", message=f"{error.strerror or error}",
-                        ranks=[int(entry["rank"]) for entry in self.request["tasks"]])
+            ranks = {int(entry["rank"]) for node in self.nodes for entry in node["tasks"]}
+            ranks -= {task.rank for task in self.tasks.values() if task.pid}
+            self._event("failed", message=f"{error.strerror or error}", ranks=sorted(ranks))
         self._flush_exits()
         await self.children.end_others(set())
         add_usage(usage, self.children.orphan_usage)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
                 await asyncio.gather(*(output.finished for task in self.tasks.values() for output in task.outputs))
-        if self.group is not None:
-            if complaint := self.group.complaint(str(self.request["step"])):
+        for group in self.limits.values():
+            if complaint := group.complaint(str(self.request["step"])):
                 self.say(complaint)
-            self.group.remove()
-        if self._pmix_directory:
-            shutil.rmtree(self._pmix_directory, ignore_errors=True)
+            group.remove()
+        for directory in self._pmix_directories:
+            shutil.rmtree(directory, ignore_errors=True)
         for more in await self.relay.gone():
             add_usage(usage, more)
         if started is not None:
@@ -111,19 +118,22 @@ class StepKeeper:
         own = [task.rank for task in self.tasks.values() if task.pid]
         self._event("started", ranks=[*own, *await self.relay.started()])
 
-    def _serve_mpi(self) -> None:
+    def _serve_mpi(self, node: Node) -> None:
         """Raises OSError."""
-        facts = self.request.get("pmi")
+        facts, name = node.get("pmi"), str(node["node"])
         if not facts:
             return
+
+        def send(message: dict[str, Any]) -> None:
+            self._event("pmi", node=name, message=message)
         if facts["kind"] == "pmix":
-            self._pmix_directory = tempfile.mkdtemp(prefix="slurmbridge-pmix-")
-            self.pmix = PmixServer(facts, self._pmix_directory, lambda message: self._event("pmi", message=message))
+            self._pmix_directories.append(tempfile.mkdtemp(prefix="slurmbridge-pmix-"))
+            self.mpi[name] = PmixServer(facts, self._pmix_directories[-1], send)
         else:
-            self.pmi = PmiServer(facts, lambda message: self._event("pmi", message=message))
+            self.mpi[name] = PmiServer(facts, send)
 
     def _event(self, name: str, **fields: Any) -> None:
-        self.writer.write(frames.encode_json(b"e", {"event": name, "node": self._name, **fields}))
+        self.writer.write(frames.encode_json(b"e", {"event": name, **fields}))
 
     def say(self, text: str) -> None:
         """A slurmstepd error line on srun's standard error."""
@@ -136,16 +146,17 @@ class StepKeeper:
         if not os.path.isdir(request["cwd"]) or not os.access(request["cwd"], os.X_OK):
             self._say_directory(request["cwd"])
         exits: list[asyncio.Future[None]] = []
-        for entry in request["tasks"]:
-            task = Task(int(entry["rank"]), int(entry["local"]))
-            self.tasks[task.rank] = task
-            environment = {**request["env"], **request["node_env"], **entry["env"]}
-            for program in request["prologs"]:
-                environment = await self._prolog(task, program, environment)
-            ending = self._start_task(task, entry, environment)
-            if ending is None:
-                continue
-            exits.append(asyncio.ensure_future(self._await_exit(task, ending, environment)))
+        for node in self.nodes:
+            shared = {**request["env"], **node["env"]}
+            for entry in node["tasks"]:
+                task = Task(int(entry["rank"]), int(entry["local"]), str(node["node"]))
+                self.tasks[task.rank] = task
+                environment = {**shared, **entry["env"]}
+                for program in request["prologs"]:
+                    environment = await self._prolog(task, program, environment)
+                ending = self._start_task(task, entry, environment)
+                if ending is not None:
+                    exits.append(asyncio.ensure_future(self._await_exit(task, ending, environment)))
         return exits
 
     def _say_directory(self, path: str) -> None:
@@ -195,20 +206,20 @@ class StepKeeper:
             for output in task.outputs:
                 output.abandon()
             self.say(f"Could not open {error.filename}: {error.strerror}")
-            self.ended.append((task.rank, Exit(execution.errno_status(error), {})))
+            self.ended.append((task, Exit(execution.errno_status(error), {})))
             return None
-        if self.pmi is not None:
-            rank = int(request["pmi"]["first_task"]) + task.rank
-            ours.append(self.pmi.add(rank, task.local))
-            environment = {**environment, **self.pmi.variables(rank, ours[-1])}
-        if self.pmix is not None:
-            environment = {**environment,
-                           **self.pmix.variables(int(request["pmi"]["first_task"]) + task.rank)}
+        server, rank = self.mpi.get(task.node), int(request["first_task"]) + task.rank
+        if isinstance(server, PmiServer):
+            ours.append(server.add(rank, task.local))
+            environment = {**environment, **server.variables(rank, ours[-1])}
+        elif server is not None:
+            environment = {**environment, **server.variables(rank)}
+        limit = self.limits.get(task.node)
         try:
             task.pid = execution.start(execution.Command(
                 path=entry["argv"][0], argv=entry["argv"], env=environment, cwd=request["cwd"],
                 umask=request["umask"], rlimits=request["rlimits"], stdin_fd=fds[0], stdout_fd=fds[1],
-                stderr_fd=fds[2], terminal=bool(entry.get("pty")), cgroup=self.group.path if self.group else ""))
+                stderr_fd=fds[2], terminal=bool(entry.get("pty")), cgroup=limit.path if limit else ""))
         finally:
             for fd in ours:
                 os.close(fd)
@@ -260,8 +271,9 @@ class StepKeeper:
             self._pass_on(task, 1, out)
             self._pass_on(task, 2, err)
         times, counts = self.meter.ended(task.pid, result)
-        status = OUT_OF_MEMORY_STATUS if self.group is not None and self.group.oom_kills else result.status
-        self.ended.append((task.rank, Exit(status, {**times, **counts})))
+        limit = self.limits.get(task.node)
+        status = OUT_OF_MEMORY_STATUS if limit is not None and limit.oom_kills else result.status
+        self.ended.append((task, Exit(status, {**times, **counts})))
         if task.stdin is not None:
             task.stdin.close()
         if self._tell_exits is None:
@@ -270,13 +282,13 @@ class StepKeeper:
     def _flush_exits(self) -> None:
         """Tasks that ended together in the same way are told together."""
         self._tell_exits = None
-        by_status: dict[int, list[tuple[int, Exit]]] = {}
-        for rank, result in self.ended:
-            by_status.setdefault(result.status, []).append((rank, result))
+        groups: dict[tuple[str, int], list[tuple[Task, Exit]]] = {}
+        for task, result in self.ended:
+            groups.setdefault((task.node, result.status), []).append((task, result))
         self.ended.clear()
-        for status, group in by_status.items():
-            self._event("exited", status=status, ranks=sorted(rank for rank, _ in group),
-                        usage={str(rank): result.usage for rank, result in group})
+        for (node, status), group in groups.items():
+            self._event("exited", node=node, status=status, ranks=sorted(task.rank for task, _ in group),
+                        usage={str(task.rank): result.usage for task, result in group})
 
     # ---- orders from the head ---------------------------------------------------------------------------------------
 
@@ -317,12 +329,14 @@ class StepKeeper:
                 self.deliver(int(order["signal"]))
         elif order.get("op") == "look":
             counts = self.meter.look_now()
-            self._event("looked", pids=self.meter.pids(), tasks={
-                str(task.rank): counts[task.pid] for task in self.tasks.values() if task.pid in counts})
-        elif order.get("op") == "pmi" and order.get("node", self._name) == self._name:
-            server = self.pmi or self.pmix
-            if server is not None:
-                server.told(order["message"])
+            for node in self.nodes:
+                tasks = [task for task in self.tasks.values() if task.node == node["node"] and task.pid in counts]
+                self._event("looked", node=node["node"], pids=self.meter.pids({task.pid for task in tasks}),
+                            tasks={str(task.rank): counts[task.pid] for task in tasks})
+        elif order.get("op") == "pmi":
+            for name, server in self.mpi.items():
+                if order.get("node", name) == name:
+                    server.told(order["message"])
         elif order.get("op") == "end":
             self._tell_cause(str(order["message"]))
             self.deliver(signal.SIGCONT)
@@ -333,10 +347,10 @@ class StepKeeper:
 
     def _tell_cause(self, text: str) -> None:
         """slurmstepd's ``*** STEP … ***``: once, on the step's first node, while there is something to end."""
-        if self.message_sent or not self.request.get("first_node"):
+        if self.message_sent or not self.nodes[0].get("first_node"):
             return
         self.message_sent = True
-        self.say(f"*** STEP {self.request['step']} ON {self._name} CANCELLED AT "
+        self.say(f"*** STEP {self.request['step']} ON {self.nodes[0]['node']} CANCELLED AT "
                  f"{execution.local_time(time.time())} {text} ***")
 
     def deliver(self, number: int) -> None:

@@ -1,6 +1,8 @@
 """What the keepers of a step are asked to start, and what the journal says about the step."""
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from slurmbridge.runtime import environment, stepenv, stepfiles
@@ -9,7 +11,7 @@ from slurmbridge.runtime.environment import StepFacts
 from slurmbridge.runtime.gauges import FROM_GPUS, IN, clock_rate, gather_interval_s, statistics
 from slurmbridge.runtime.stepoptions import StepOptions
 from slurmbridge.runtime.steptypes import StepPlan, StepShare
-from slurmbridge.runtime.tree import DEFAULT_WIDTH, Node
+from slurmbridge.runtime.tree import DEFAULT_WIDTH, Group, Node, branches
 
 if TYPE_CHECKING:
     from slurmbridge.runtime.step import RunningStep
@@ -18,7 +20,7 @@ _LEVELS = {"block": "Block", "cyclic": "Cyclic", "fcyclic": "FCyclic"}
 
 
 def step_request(running: RunningStep, step: StepOptions) -> dict[str, Any]:
-    """What an ``L`` frame says for all nodes of the step; ``nodes`` of node_requests are added to it."""
+    """What an ``L`` frame says for all nodes of the step; ``groups`` are added to it."""
     opts, order, place = step.opts, running.order, running.place
     facts = StepFacts(
         step_id=running.step_id.partition("+")[0], nodes=place.nodes, counts=place.counts, job=place.job,
@@ -36,7 +38,7 @@ def step_request(running: RunningStep, step: StepOptions) -> dict[str, Any]:
         "rlimits": propagated_limits(opts["propagate"], running.call.request.get("rlimits") or {}, order.settings),
         "gather_s": gather_interval_s(opts["acctg_freq"] or order.settings.get("JobAcctGatherFrequency")),
         "env": shared, "prologs": hooks("Prolog", opts["task_prolog"], order.settings),
-        "epilogs": hooks("Epilog", opts["task_epilog"], order.settings),
+        "epilogs": hooks("Epilog", opts["task_epilog"], order.settings), "first_task": place.first_task,
     }
 
 
@@ -55,14 +57,27 @@ def node_requests(running: RunningStep, plan: StepPlan, argvs: list[list[str]], 
         node = order.nodes[share.node_index]
         ranks = [place.first_task + rank for rank in share.tasks]
         requests.append({
-            "node": share.name, "address": node.address, "first_node": index == 0, "mem_mb": share.mem_mb,
-            "node_env": environment.step_node_variables(node, share.cpus, place.first_node + index, ranks,
-                                                        share_gpus(share)),
-            "pmi": running.world and running.world.facts(share.name, len(ranks), place.first_task),
+            "node": share.name, "index": share.node_index, "address": node.address, "first_node": index == 0,
+            "mem_mb": share.mem_mb,
+            "env": environment.step_node_variables(node, share.cpus, place.first_node + index, ranks,
+                                                   share_gpus(share)),
+            "pmi": running.world and running.world.facts(share.name, len(ranks)),
             "tasks": [_task(running, share, index, local, rank, argvs[rank], names, shared)
                       for local, rank in enumerate(share.tasks)],
         })
     return requests
+
+
+KEEPERS_VARIABLE = "SLURMBRIDGE_KEEPERS"
+"""How many keepers share the virtual nodes of one machine; as many as it has CPUs without it."""
+
+
+def groups(nodes: Sequence[Node]) -> list[Group]:
+    """Who is kept together: virtual nodes of one machine in a few keepers. Others alone, and with PMIx all: its library
+    serves one node in a process."""
+    if any(not node["address"].startswith("unix:") or (node["pmi"] or {}).get("kind") == "pmix" for node in nodes):
+        return [[node] for node in nodes]
+    return branches(nodes, int(os.environ.get(KEEPERS_VARIABLE, 0)) or os.cpu_count() or 1)
 
 
 def _task(running: RunningStep, share: StepShare, index: int, local: int, rank: int, argv: list[str],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from slurmbridge.runtime import frames
-from slurmbridge.runtime.tree import Branch, Node
+from slurmbridge.runtime.tree import Branch, Group
 
 if TYPE_CHECKING:
     from slurmbridge.runtime.step import RunningStep
@@ -15,15 +15,16 @@ LOOK_TIMEOUT_S = 2.0
 
 
 class BranchLink:
-    """``nodes`` and ``request`` are launch.node_requests' and launch.step_request's."""
+    """``request`` and ``groups`` are launch.step_request's and launch.groups'."""
 
-    def __init__(self, step: RunningStep, request: dict[str, Any], nodes: Sequence[Node]) -> None:
+    def __init__(self, step: RunningStep, request: dict[str, Any], groups: Sequence[Group]) -> None:
         self.step = step
         self.unconsumed = 0                   # bytes of standard input under way, counted for each task
-        self._branch = Branch(request, nodes, self._take)
+        self._branch = Branch(request, groups, self._take)
         self._looks: dict[str, dict[str, Any]] = {}            # by node
         self._looked: asyncio.Future[None] | None = None
-        self._readers = [task["rank"] for node in nodes for task in node["tasks"] if task["stdin"] == "stream"]
+        self._readers = [task["rank"] for node in self._branch.nodes for task in node["tasks"]
+                         if task["stdin"] == "stream"]
 
     async def run(self) -> None:
         """Until everything of the step on these nodes is ended, or lost."""

@@ -60,6 +60,10 @@ class TaskStates:
     def left(self) -> list[int]:
         return [rank for rank, state in self._states.items() if not state.startswith("exited")]
 
+    def still_left(self, ranks: Iterable[int]) -> list[int]:
+        """Those of ``ranks`` that have not ended."""
+        return [rank for rank in ranks if not self._states[rank].startswith("exited")]
+
     def report(self, step: str) -> list[str]:
         """``StepId=5.0 tasks 0-1: running``, one line a state."""
         lines = []

@@ -46,9 +46,9 @@ class World:
         self._steps.append(step)
         step.world = self
 
-    def facts(self, node: str, local_tasks: int, first_task: int) -> dict[str, Any]:
-        """What a node's server is made of. ``first_task``: the world's rank of its component's first task."""
-        return {**self._facts, "node": self._nodes.index(node), "local_tasks": local_tasks, "first_task": first_task}
+    def facts(self, node: str, local_tasks: int) -> dict[str, Any]:
+        """What a node's server is made of."""
+        return {**self._facts, "node": self._nodes.index(node), "local_tasks": local_tasks}
 
     def take(self, link: BranchLink, node: str, message: dict[str, Any]) -> None:
         """A message of a node's server, which came by ``link``."""

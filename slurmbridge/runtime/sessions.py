@@ -101,6 +101,12 @@ class Sessions:
             step.signal_by_request(number)
         return bool(found)
 
+    def node_lost(self, node: str) -> None:
+        """The step daemon of this node is gone."""
+        for name in list(self.running):
+            if (step := self.own_step(name)) is not None:
+                step.node_lost(node)
+
     def announce_end(self, cause_text: str) -> None:
         """The job is ended: each step says so on its srun's standard error; pending ones are given up."""
         for session in list(self.sessions):
@@ -200,18 +206,21 @@ class Sessions:
         """Forks the keeper of a step on this node; the connection becomes the keeper's."""
         fd = os.dup(writer.get_extra_info("socket").fileno())
         name = str(request["step"]).partition(".")[2]
-        groups = self.daemon.groups
-        group = groups.make(f"step_{name}", int(request["nodes"][0]["mem_mb"]) << 20) if groups is not None else None
+        limits: dict[str, StepGroup] = {}
+        for node in request["groups"][0] if self.daemon.groups is not None else ():
+            group = self.daemon.groups.of_node(int(node["index"])).make(f"step_{name}", int(node["mem_mb"]) << 20)
+            if group is not None:
+                limits[node["node"]] = group
         try:
             pid = os.fork()
         except OSError as error:
             os.close(fd)
             await frames.send(writer, frames.encode_json(b"e", {
                 "event": "failed", "message": str(error),
-                "ranks": [task["rank"] for node in request["nodes"] for task in node["tasks"]]}))
+                "ranks": [task["rank"] for group in request["groups"] for node in group for task in node["tasks"]]}))
             return
         if pid == 0:
-            _become_keeper(request, fd, group)
+            _become_keeper(request, fd, limits)
         os.close(fd)
         self._keepers.add(pid)
         gone = self.daemon.children.watch(pid)
@@ -223,7 +232,7 @@ class Sessions:
         gone.add_done_callback(forget)
 
 
-def _become_keeper(request: dict[str, Any], fd: int, group: StepGroup | None) -> None:
+def _become_keeper(request: dict[str, Any], fd: int, limits: dict[str, StepGroup]) -> None:
     """In the forked child: a new event loop of its own. Never returns."""
     code = 70
     try:
@@ -231,7 +240,7 @@ def _become_keeper(request: dict[str, Any], fd: int, group: StepGroup | None) ->
         asyncio._set_running_loop(None)
         processes.close_all_but({0, 1, 2, fd} | execution.kept_descriptors())
         processes.become_subreaper()
-        asyncio.new_event_loop().run_until_complete(_keep(request, fd, group))      # nothing needs the loop closed
+        asyncio.new_event_loop().run_until_complete(_keep(request, fd, limits))      # nothing needs the loop closed
         code = 0
     except BaseException:
         traceback.print_exc(file=sys.stderr)
@@ -240,7 +249,7 @@ def _become_keeper(request: dict[str, Any], fd: int, group: StepGroup | None) ->
         os._exit(code)
 
 
-async def _keep(request: dict[str, Any], fd: int, group: StepGroup | None) -> None:
+async def _keep(request: dict[str, Any], fd: int, limits: dict[str, StepGroup]) -> None:
     import socket
     sock = socket.socket(fileno=fd)
     if sock.family == socket.AF_UNIX:
@@ -248,4 +257,4 @@ async def _keep(request: dict[str, Any], fd: int, group: StepGroup | None) -> No
     else:
         reader, writer = await asyncio.open_connection(sock=sock)
     writer.write(frames.encode_json(b"e", {"event": "ready"}))
-    await StepKeeper(request, reader, writer, group).run()
+    await StepKeeper(request, reader, writer, limits).run()

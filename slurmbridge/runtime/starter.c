@@ -69,7 +69,7 @@ static void bind_to(char *text)
 int main(int argc, char **argv)
 {
     if (argc < 11)
-        return 64;
+        return argc != 2;                     /* -V: whether it was built well */
     const char *directory = argv[2], *group = argv[3], *name = argv[8];
     int count = atoi(argv[9]), reason = ENOENT;
     char **paths = argv + 10, **arguments = paths + count, task[40];

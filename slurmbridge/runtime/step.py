@@ -114,7 +114,7 @@ class RunningStep:
         for node in nodes if programs_there else ():
             for task in node["tasks"]:
                 task["argv"] = [programs_there[node["node"]], *task["argv"][1:]]
-        self.links = [BranchLink(self, request, some) for some in branches(nodes, request["width"])]
+        self.links = [BranchLink(self, request, some) for some in branches(launch.groups(nodes), request["width"])]
         self._arm_timers()
         await self._run_hook("prolog")
         runs = [asyncio.create_task(link.run()) for link in self.links]
@@ -222,6 +222,9 @@ class RunningStep:
 
     def tasks_ended(self, node: str, ranks: list[int], status: int, usage: dict[int, dict[str, float]]) -> None:
         first = len(self.states.left) == self.plan.num_tasks
+        ranks = self.states.still_left(ranks)
+        if not ranks:
+            return
         self.states.ended(ranks, status)
         for listener in self.listeners:
             listener.tasks_ended(ranks, status)
@@ -264,7 +267,16 @@ class RunningStep:
         self.order_keepers({"op": "signal", "signal": signal.SIGKILL, "message": "DUE to SIGNAL Killed"})
         self._tell_abort()
 
+    def node_lost(self, node: str) -> None:
+        """The step daemon of a node is gone."""
+        for share in self.plan.shares:
+            if share.name == node and (left := self.states.still_left(share.tasks)):
+                self.keeper_lost(node, left)
+
     def keeper_lost(self, node: str, ranks: list[int]) -> None:
+        ranks = self.states.still_left(ranks)
+        if not ranks:
+            return
         self.client.say(f"error: Node failure on {node}")
         self.tasks_ended(node, ranks, ABORTED_STATUS, {})
 

@@ -9,42 +9,45 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from slurmbridge.runtime import addresses, frames
 
 DEFAULT_WIDTH = 16
+T = TypeVar("T")
 Node = dict[str, Any]
 """One node of a step's request: see launch.node_requests."""
+Group = Sequence[Node]
+"""Nodes that one keeper keeps."""
 Take = Callable[[bytes, bytes], Awaitable[None]]
 """Gets a frame's kind and payload (``o`` and ``e``)."""
 
 
-def branches(nodes: Sequence[Node], width: int) -> list[Sequence[Node]]:
+def branches(items: Sequence[T], width: int) -> list[Sequence[T]]:
     """At most ``width`` runs of neighbours, as equal as can be."""
-    count = min(max(width, 1), len(nodes))
-    cuts = [len(nodes) * index // count for index in range(count + 1)] if count else [0]
-    return [nodes[start:end] for start, end in pairwise(cuts)]
+    count = min(max(width, 1), len(items))
+    cuts = [len(items) * index // count for index in range(count + 1)] if count else [0]
+    return [items[start:end] for start, end in pairwise(cuts)]
 
 
 class Branch:
-    """The connection to the keeper of ``nodes[0]``, which stands for all of ``nodes``.
+    """The connection to the keeper of ``groups[0]``, which stands for all of ``groups``.
 
     ``started`` and ``gone`` are resolved once all of them have started, or are gone; a branch that is lost is both, and
     ``take`` has had an event ``lost`` with the ranks that were left.
     """
 
-    def __init__(self, request: dict[str, Any], nodes: Sequence[Node], take: Take) -> None:
+    def __init__(self, request: dict[str, Any], groups: Sequence[Group], take: Take) -> None:
         loop = asyncio.get_running_loop()
-        self.nodes = nodes
+        self.nodes = [node for group in groups for node in group]
         self.started: asyncio.Future[list[int]] = loop.create_future()
         self.gone: asyncio.Future[dict[str, float]] = loop.create_future()
         self.asked: asyncio.Future[None] = loop.create_future()
-        self._request, self._take = {**request, "nodes": nodes}, take
+        self._request, self._take = {**request, "groups": groups}, take
         self._writer: asyncio.StreamWriter | None = None
         self._is_ready = False
         self._waiting: list[bytes] = []       # frames for a keeper that is not there yet
-        self._left = {int(task["rank"]) for node in nodes for task in node["tasks"]}
+        self._left = {int(task["rank"]) for node in self.nodes for task in node["tasks"]}
 
     async def run(self) -> None:
         """Until all of the branch is gone, or its first keeper is lost."""
@@ -110,11 +113,9 @@ class Branch:
 class Relay:
     """What a keeper has to do with the branches below it. ``up``: towards the head."""
 
-    def __init__(self, request: dict[str, Any], nodes: Sequence[Node], up: asyncio.StreamWriter) -> None:
+    def __init__(self, request: dict[str, Any], groups: Sequence[Group], up: asyncio.StreamWriter) -> None:
         self._up = up
-        common = {name: value for name, value in request.items() if name != "nodes"}
-        width = int(request.get("width", DEFAULT_WIDTH))
-        self._branches = [Branch(common, some, self._pass_up) for some in branches(nodes, width)]
+        self._branches = [Branch(request, some, self._pass_up) for some in branches(groups, int(request["width"]))]
         self._runs = [asyncio.get_running_loop().create_task(branch.run()) for branch in self._branches]
 
     async def asked(self) -> None:
