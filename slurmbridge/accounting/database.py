@@ -67,6 +67,13 @@ def is_passing(error: BaseException) -> bool:
     return "OperationalError" in names or isinstance(cause, OSError)
 
 
+def is_locked(error: BaseException) -> bool:
+    """Whether another program holds the SQLite file at this moment."""
+    cause = getattr(error, "orig", None) or error
+    code = (getattr(cause, "sqlite_errorcode", 0) or 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 def make_engine(url: str, *, read_only: bool = False) -> Engine:
     """An engine whose connections are set up for the ledger. Connections are not pooled: few, long-lived users."""
     try:

@@ -99,19 +99,24 @@ class Ledger:
             raise LedgerError("the ledger has not been loaded")
         return self._sluids.next(now_s)
 
-    def write(self, operations: Iterable[ops.Operation]) -> asyncio.Future[None]:
+    def write(self, operations: Iterable[ops.Operation], *, alone: bool = False) -> asyncio.Future[None]:
         """Queues the operations, all or none of them in one transaction; the future is done once they are on disk.
+        ``alone``: nothing else is about to be written, so that they are written during the call if that is quick.
 
         The records are read during the call. The future, or the call after an earlier failure, raises LedgerError;
         after a failure nothing more is written, since the memory is then ahead of the ledger.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
+        writer, puts = self._open_writer(), self._puts(operations)
+        if alone and writer.commit_now(puts):
+            future.set_result(None)
+            return future
 
         def done(error: LedgerError | None) -> None:
             with contextlib.suppress(RuntimeError):    # the loop has been closed meanwhile: nobody waits
                 loop.call_soon_threadsafe(_settle, future, error)
-        self._put(operations, done)
+        writer.put(puts, done)
         return future
 
     def write_and_wait(self, operations: Iterable[ops.Operation]) -> None:
@@ -123,7 +128,7 @@ class Ledger:
             if error:
                 failed.append(error)
             event.set()
-        self._put(operations, done)
+        self._open_writer().put(self._puts(operations), done)
         event.wait()
         if failed:
             raise failed[0]
@@ -137,13 +142,16 @@ class Ledger:
         """Transactions so far, for figures of group commit."""
         return self._writer.commits if self._writer else 0
 
-    def _put(self, operations: Iterable[ops.Operation], done: Callable[[LedgerError | None], None]) -> None:
+    def _open_writer(self) -> Writer:
         if self._writer is None:
             raise LedgerError("the ledger is closed")
+        return self._writer
+
+    def _puts(self, operations: Iterable[ops.Operation]) -> list[Put]:
         puts: list[Put] = []
         for operation in operations:
             puts.extend(self._putter.puts(operation))
-        self._writer.put(puts, done)
+        return puts
 
     def _abandon(self) -> None:
         if self._writer:

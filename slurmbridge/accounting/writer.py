@@ -1,4 +1,5 @@
-"""The thread that makes rows durable: everything queued while one commit ran goes into the next.
+"""What makes rows durable: a thread, in which everything queued while one commit ran goes into the next, and, for rows
+that come alone, the caller's own thread (``commit_now``), since being woken costs more than a quick commit.
 
 Rows are collected per key, the last one wins, so a batch can be written again: after a lost connection, and for as
 long as the disk is full or somebody else holds the database (``on_trouble`` hears of it). Statements are
@@ -17,7 +18,7 @@ from typing import Any
 from sqlalchemy import Engine, Table
 
 from slurmbridge.accounting import database, schema
-from slurmbridge.accounting.database import ADVISORY_LOCK, is_passing
+from slurmbridge.accounting.database import ADVISORY_LOCK, is_locked, is_passing
 from slurmbridge.accounting.errors import LedgerError, LedgerInUse, one_line
 
 Key = tuple[Any, ...]
@@ -26,6 +27,8 @@ Batch = dict[str, dict[Key, Row | None]]       # table -> key -> row, or None: d
 CHUNKS = (64, 16, 4, 1)                        # rows a statement, so that few statement texts serve every count
 PATIENCE_S = 5.0
 """How long a database that is away or locked is not yet called trouble."""
+QUICK_S = 0.01
+"""Callers commit by themselves as long as commits do not take longer: their event loop stands still meanwhile."""
 RETRY_S = 0.3
 CLOSE_PATIENCE_S = 2.0
 
@@ -51,12 +54,15 @@ class Writer:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._place = database.shown(engine.url.render_as_string(hide_password=False))
-        mark = "?" if engine.dialect.name == "sqlite" else "%s"
+        self._is_sqlite = engine.dialect.name == "sqlite"
+        mark = "?" if self._is_sqlite else "%s"
         self._statements = {table.name: Statements(table, mark) for table in schema.metadata.sorted_tables}
         self._condition = threading.Condition()
         self._batch: Batch = {}
         self._waiting: list[Callable[[LedgerError | None], None]] = []
+        self._busy = False                     # somebody uses the connection
         self._closing = False
+        self._last_commit_s = 0.0
         self._failure: LedgerError | None = None
         self._trouble = ""
         self.on_trouble: Callable[[str], None] | None = None
@@ -81,6 +87,28 @@ class Writer:
                 self._waiting.append(done)
             self._condition.notify()
 
+    def commit_now(self, rows: list[tuple[str, Key, Row | None]]) -> bool:
+        """Commits these rows in the caller's thread where that is quick and nothing else is under way. False: nothing
+        was written, ``put`` them."""
+        with self._condition:
+            if (self._busy or self._batch or self._waiting or self._failure or self._closing or self._trouble
+                    or not self._is_sqlite or self._last_commit_s > QUICK_S or self._connection is None):
+                return False
+            self._busy = True
+        batch: Batch = {}
+        for table, key, row in rows:
+            batch.setdefault(table, {})[key] = row
+        try:
+            self._write(self._connection.driver_connection, batch)
+            return True
+        except Exception:
+            return False                       # the thread meets it again and knows what to do
+        finally:
+            with self._condition:
+                self._busy = False
+                if self._batch or self._waiting or self._closing:
+                    self._condition.notify()
+
     def close(self) -> None:
         """Commits what is queued and ends the thread."""
         with self._condition:
@@ -91,8 +119,10 @@ class Writer:
     def _run(self) -> None:
         while True:
             with self._condition:
-                while not self._batch and not self._waiting and not self._closing:
+                self._busy = False
+                while self._busy or not (self._batch or self._waiting or self._closing):
                     self._condition.wait()
+                self._busy = True
                 batch, waiting = self._batch, self._waiting
                 self._batch, self._waiting = {}, []
                 if not batch and not waiting:
@@ -117,7 +147,6 @@ class Writer:
                 if self._connection is None:
                     self._connection = self._connect()
                 self._write(self._connection.driver_connection, batch)
-                self.commits += 1
                 self._tell_trouble("")
                 return None
             except Exception as error:
@@ -130,7 +159,7 @@ class Writer:
                 waited_s = time.monotonic() - began
                 if not passing or (self._closing and waited_s > CLOSE_PATIENCE_S):
                     return failure
-                if waited_s >= PATIENCE_S or not lost:
+                if waited_s >= PATIENCE_S or not (lost or is_locked(error)):
                     if self.on_trouble is None:
                         return failure
                     self._tell_trouble(str(failure))
@@ -146,8 +175,9 @@ class Writer:
             self.on_trouble(text)
 
     def _write(self, connection: Any, batch: Batch) -> None:
+        began = time.monotonic()
         cursor = connection.cursor()
-        cursor.execute("BEGIN IMMEDIATE" if isinstance(connection, sqlite3.Connection) else "BEGIN")
+        cursor.execute("BEGIN IMMEDIATE" if self._is_sqlite else "BEGIN")
         try:
             for table, rows in batch.items():
                 statements = self._statements[table]
@@ -164,6 +194,8 @@ class Writer:
                     if kept is None:
                         cursor.execute(statements.delete, key)
             cursor.execute("COMMIT")
+            self.commits += 1
+            self._last_commit_s = time.monotonic() - began
         except BaseException:
             with contextlib.suppress(Exception):       # the connection is gone, and the transaction with it
                 cursor.execute("ROLLBACK")
@@ -177,6 +209,7 @@ class Writer:
         driver: Any = connection.driver_connection
         if isinstance(driver, sqlite3.Connection):
             driver.isolation_level = None
+            driver.execute("PRAGMA busy_timeout=0")    # waiting is the thread's
             return connection
         driver.autocommit = True
         if not driver.execute("SELECT pg_try_advisory_lock(%s)", (ADVISORY_LOCK,)).fetchone()[0]:

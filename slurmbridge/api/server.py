@@ -166,11 +166,7 @@ class Connection(asyncio.Protocol):
             reply = await server.run(session)
             if session.handed_over:
                 return
-            if reply.stdout:
-                await session.write_stdout(reply.stdout)
-            if reply.stderr:
-                await session.write_stderr(reply.stderr)
-            await self.send(frames.pack_exit(reply.exit_code))
+            await session.answer(reply)
         except ConnectionError:
             pass
         finally:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from slurmbridge.api import frames
-from slurmbridge.views.session import Acts, Identity, Invocation, Views
+from slurmbridge.views.session import Acts, Identity, Invocation, Reply, Views
 
 CHUNK = 256 << 10
 
@@ -69,9 +69,15 @@ class ClientSession:
         await self._write(b"E", text)
 
     async def _write(self, kind: bytes, text: str) -> None:
-        data = frames.encode(text)
-        for start in range(0, len(data), CHUNK):
-            await self._wire.send(frames.pack(kind, data[start:start + CHUNK]))
+        for frame in _cut(kind, text):
+            await self._wire.send(frame)
+
+    async def answer(self, reply: Reply) -> None:
+        """The reply and the end: in one piece where it is short."""
+        pieces = [*_cut(b"O", reply.stdout), *_cut(b"E", reply.stderr)]
+        pieces[-1:] = [b"".join(pieces[-1:]) + frames.pack_exit(reply.exit_code)]
+        for piece in pieces:
+            await self._wire.send(piece)
 
     async def sleep(self, seconds: float) -> None:
         try:
@@ -91,3 +97,9 @@ class ClientSession:
         status, _ = await self._wire.ask(frames.pack_json(b"C", {
             "argv": list(argv), "env": [f"{name}={value}" for name, value in env.items()]}))
         return status
+
+
+def _cut(kind: bytes, text: str) -> Iterator[bytes]:
+    data = frames.encode(text)
+    for start in range(0, len(data), CHUNK):
+        yield frames.pack(kind, data[start:start + CHUNK])

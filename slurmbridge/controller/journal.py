@@ -1,7 +1,8 @@
 """What changed since the last commit, and when it is on disk.
 
 The controller changes records in memory first and marks them here; all marks of one turn of the event loop become one
-write of the ledger. Whoever acknowledges something to a user awaits ``durable()`` before.
+write of the ledger, for all that wait for it. Whoever acknowledges something to a user awaits ``acknowledged()``
+before.
 """
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
+from slurmbridge.accounting.errors import LedgerError
 from slurmbridge.accounting.operations import ForgetJob, Operation, SaveJob, SaveStep
 from slurmbridge.controller.jobs import note_wait
 from slurmbridge.controller.transitions import Phase, phase_of
@@ -22,11 +25,16 @@ class NotDurable(Exception):
     """The ledger cannot be written for now. What was marked is kept and will be written when it can."""
 
 
-class Journal:
-    """``write``: the ledger's write, a future per batch. ``on_failure`` is called once when the ledger fails."""
+class Write(Protocol):
+    """``Ledger.write``: a future per batch; ``alone``: nobody else waits for anything."""
 
-    def __init__(self, write: Callable[[list[Operation]], asyncio.Future[None]],
-                 on_failure: Callable[[BaseException], None] = lambda error: None) -> None:
+    def __call__(self, operations: list[Operation], *, alone: bool = False) -> asyncio.Future[None]: ...
+
+
+class Journal:
+    """``on_failure`` is called once when the ledger fails."""
+
+    def __init__(self, write: Write, on_failure: Callable[[BaseException], None] = lambda error: None) -> None:
         self._write = write
         self._on_failure = on_failure
         self._jobs: dict[int, JobRecord] = {}
@@ -34,9 +42,11 @@ class Journal:
         self._operations: list[Operation] = []
         self.prepare: Callable[[JobRecord], None] = lambda job: None          # before a job is written
         self._scheduled = False
-        self._last: asyncio.Future[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []         # for what is not yet given to the ledger
+        self._given: list[asyncio.Future[None]] = []           # for what was given to it last
+        self._last: asyncio.Future[None] | None = None         # that, unless it is on disk
+        self._hasty: set[asyncio.Future[None]] = set()         # those that do not outwait trouble
         self.trouble = ""                     # why nothing can be written for now
-        self._troubled: asyncio.Future[None] | None = None
 
     def job(self, job: JobRecord) -> None:
         if job.request.reservation or job.reservation_id:
@@ -61,36 +71,47 @@ class Journal:
     def close_run(self, job: JobRecord) -> None:
         """Writes the accounting row of a run that ends while the job goes on: as the record is at this moment."""
         self.flush()
-        self._note(self._write([SaveJob(job, recoverable=False)]))
-
-    def durable(self) -> asyncio.Future[None]:
-        """Done when everything marked so far is on disk; fails with the ledger's error."""
-        if self._scheduled or self._last is None:
-            self.flush()
-        if self._last is None:
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            done.set_result(None)
-            return done
-        return asyncio.shield(self._last)
+        self._give([SaveJob(job, recoverable=False)], [])
 
     def set_trouble(self, text: str) -> None:
         """The ledger cannot be written for now ("": it can again)."""
         self.trouble = text
-        if text and self._troubled is not None and not self._troubled.done():
-            self._troubled.set_result(None)
+        if text:
+            for waiter in self._hasty:
+                if not waiter.done():
+                    waiter.set_exception(NotDurable(text))
+
+    async def durable(self) -> None:
+        """Returns when everything marked so far is on disk. Raises the ledger's error when it never will be."""
+        waiter = self._waiter()
+        if waiter is not None:
+            await waiter
 
     async def acknowledged(self) -> None:
-        """Returns when everything marked so far is on disk. Raises NotDurable at once when that may take long, and the
-        ledger's error when it never will be."""
-        last = self.durable()
-        if not last.done():
-            if self._troubled is None or (self._troubled.done() and not self.trouble):
-                self._troubled = asyncio.get_running_loop().create_future()
-            await asyncio.wait((last, self._troubled), return_when=asyncio.FIRST_COMPLETED)
-            if not last.done():
-                last.cancel()                 # of the shield only
-                raise NotDurable(self.trouble)
-        await last
+        """The same, but raises NotDurable at once when it may take long."""
+        waiter = self._waiter()
+        if waiter is None:
+            return
+        if self.trouble:
+            waiter.cancel()
+            raise NotDurable(self.trouble)
+        self._hasty.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._hasty.discard(waiter)
+
+    def _waiter(self) -> asyncio.Future[None] | None:
+        """A future of all that was marked so far; None: it is on disk."""
+        if self._scheduled:
+            waiting = self._waiting
+        elif self._last is not None:
+            waiting = self._given
+        else:
+            return None
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.append(waiter)
+        return waiter
 
     def flush(self) -> None:
         self._scheduled = False
@@ -104,17 +125,34 @@ class Journal:
         self._jobs.clear()
         self._steps.clear()
         self._operations = []
-        self._note(self._write(operations))
+        waiting, self._waiting = self._waiting, []
+        self._give(operations, waiting)
 
-    def _note(self, future: asyncio.Future[None]) -> None:
-        self._last = future
-        future.add_done_callback(self._done)
+    def _give(self, operations: list[Operation], waiting: list[asyncio.Future[None]]) -> None:
+        try:
+            written = self._write(operations, alone=len(waiting) == 1)
+        except LedgerError as error:
+            written = asyncio.get_running_loop().create_future()
+            written.set_exception(error)
+        if written.done():
+            self._settle(written, waiting)
+            return
+        self._last, self._given = written, waiting
+        written.add_done_callback(lambda future: self._settle(future, waiting))
 
-    def _done(self, future: asyncio.Future[None]) -> None:
-        if not future.cancelled() and future.exception() is not None:
-            self._on_failure(future.exception())  # type: ignore[arg-type]
-        if self._last is future and not future.cancelled() and future.exception() is None:
+    def _settle(self, written: asyncio.Future[None], waiting: list[asyncio.Future[None]]) -> None:
+        error = None if written.cancelled() else written.exception()
+        if error is not None:
+            self._on_failure(error)
+        elif self._last is written:
             self._last = None
+        for waiter in waiting:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
 
     def _schedule(self) -> None:
         if not self._scheduled:

@@ -114,6 +114,35 @@ def test_writes_wait_for_the_disk_together(open_ledger: OpenLedger, ledger_url: 
     assert ledger.commits - before < 100
 
 
+def test_a_lone_write_is_on_disk_at_once(open_ledger: OpenLedger, ledger_url: str) -> None:
+    ledger = open_ledger()
+    ledger.load()
+    queries = Queries(ledger_url)
+    is_sqlite = database.sqlite_path(database.normal_url(ledger_url)) is not None
+
+    async def submit() -> None:
+        for number in range(1, 20):
+            written = ledger.write([ops.SaveJob(make_job(number, ledger.next_db_index(1000.0)))], alone=True)
+            if number == 1:
+                assert written.done() == is_sqlite
+            await written
+            assert queries.answer("jobs", job_ids=[number])
+    asyncio.run(submit())
+    queries.close()
+
+
+def test_a_lone_write_behind_others_keeps_their_order(open_ledger: OpenLedger) -> None:
+    ledger = open_ledger()
+    ledger.load()
+
+    async def change() -> None:
+        for number in range(100):
+            ledger.write([ops.SaveMeta("who", f"first {number}")])
+            await ledger.write([ops.SaveMeta("who", f"last {number}")], alone=True)
+    asyncio.run(change())
+    assert open_ledger().load().meta["who"] == "last 99"
+
+
 WRITER = """
 import asyncio, sys
 sys.path[:0] = {paths!r}
@@ -123,7 +152,8 @@ from slurmbridge.accounting.ledger import Ledger
 
 async def submit(ledger, number):
     job = make_job(number, ledger.next_db_index(1000.0 + number), script=f"#!/bin/sh\\necho {{number % 7}}\\n")
-    await ledger.write([ops.SaveJob(job), ops.SaveStep(job, job.steps["batch"]), ops.SaveMeta(f"seen{{number}}", "1")])
+    await ledger.write([ops.SaveJob(job), ops.SaveStep(job, job.steps["batch"]), ops.SaveMeta(f"seen{{number}}", "1")],
+                       alone=number % 3 == 0)
     print(number, flush=True)
 
 async def main():

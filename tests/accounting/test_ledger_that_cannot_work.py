@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import sqlite3
 import subprocess
@@ -116,7 +117,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_another_program_holds_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slurmbridge.accounting.database.BUSY_TIMEOUT_MS", 50)
+    monkeypatch.setattr("slurmbridge.accounting.writer.PATIENCE_S", 0.05)
     path = tmp_path / "ledger.db"
     ledger = Ledger.open(str(path))
     ledger.load()
@@ -152,3 +153,19 @@ def test_a_start_that_is_current_does_not_load_alembic(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           cwd=Path(__file__).parents[2])
     assert done.stdout == "False\n"
+
+
+def test_a_lone_write_while_another_program_holds_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = Ledger.open(str(path))
+    ledger.load()
+
+    async def write() -> None:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            written = ledger.write([ops.SaveMeta("a", "b")], alone=True)
+            assert not written.done(), "the caller does not wait for the lock"
+        await written
+    asyncio.run(write())
+    assert ledger.commits == 2
+    ledger.close()

@@ -10,6 +10,7 @@ from typing import Any
 from slurmbridge.accounting.ledger import Ledger
 from slurmbridge.accounting.queries import Queries
 from slurmbridge.cluster.simulated.engine import SimulatedEngine
+from slurmbridge.controller import passes
 from slurmbridge.controller.inventory import make_nodes
 from slurmbridge.controller.service import Controller
 from slurmbridge.slurm.conf import read_conf
@@ -42,6 +43,7 @@ PartitionName=root Nodes=ALL RootOnly=YES
 PartitionName=closed Nodes=n1 State=DRAIN Alternate=main
 PartitionName=shut Nodes=n1 State=INACTIVE
 """
+passes.REST = 0.0                             # on a slow machine no pass is put off
 
 
 class Lab:
@@ -92,6 +94,7 @@ class Lab:
         before = None
         while quiet < 3:
             await asyncio.sleep(0.012)
+            await self.controller.journal.durable()        # however slow the disk is
             now = [(job.job_id, job.state, sorted(job.flags), job.reason, job.nodes)
                    for job in self.views.jobs.values()]
             quiet = quiet + 1 if now == before else 0
