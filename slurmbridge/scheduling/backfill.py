@@ -70,6 +70,7 @@ class _Backfill:
         self.het: HetJobs[_Job] = HetJobs(snapshot.queue, self.now_s)
         self.planned = np.zeros(len(snapshot.cluster), dtype=np.bool_)
         self._grounds: dict[tuple[object, ...], tuple[BoolArray, int, int]] = {}
+        self._owned: tuple[int, bool] | None = None          # starts so far, and what _any_owner said then
         self.tested = 0
         self.start_s: dict[int, int] = {}
         self.space = self.settings.bf_node_space_size or 2 * self.settings.bf_max_job_test + 1
@@ -381,7 +382,7 @@ class _Backfill:
         those left out (0: none), and whether too few remain, so that the start must wait for that end."""
         columns, future = self.state.snapshot.cluster, self.future
         alone = job.demand.whole_user or columns.partitions[job.partition].exclusive_user
-        if not alone and not (self.state.use.owner != NO_USER).any():
+        if not alone and not self._any_owner():
             return nodes, 0, False
         ends: dict[int, int] = {}
         for running in future.jobs:
@@ -401,3 +402,10 @@ class _Backfill:
             nodes[i] = False
             count -= 1
         return nodes, held_until_s, False
+
+    def _any_owner(self) -> bool:
+        """Whether any node is one user's alone, as far as the pass has started jobs."""
+        known, starts = self._owned, len(self.future.starts)
+        if known is None or known[0] != starts:
+            known = self._owned = starts, bool((self.state.use.owner != NO_USER).any())
+        return known[1]

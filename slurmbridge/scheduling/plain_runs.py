@@ -51,8 +51,16 @@ class PlainRuns:
         left = len(weight)
         self.used[:] = False
         self.repeats = True
+        largest: list[int] = []               # the lightest runs that are left, the one with the most CPUs last
         while left and walk.max_nodes > 0 and self.may_suffice(walk.max_nodes, walk.rem_cpus):
-            best = self._best(walk, weight, count)
+            if not largest:
+                lightest = np.flatnonzero(weight == weight.min())
+                largest = lightest[np.argsort(-self.cpus[lightest], kind="stable")][::-1].tolist()
+            if self.cpus[largest[-1]] < walk.rem_cpus:
+                best = largest.pop()          # none is enough
+            else:
+                best = self._best(walk, np.array(sorted(largest), dtype=np.int64), count)
+                largest.remove(best)
             begin, end = int(self.begin[best]), int(self.end[best])
             self.used[self.at[begin:end]] = True
             self._fill(walk, begin, end)
@@ -66,10 +74,9 @@ class PlainRuns:
         """Whether the best nodes together have that many CPUs."""
         return bool(self._most[min(nodes, len(self._most) - 1)] >= cpus)
 
-    def _best(self, walk: Walk, weight: np.ndarray[tuple[int, ...], np.dtype[np.float64]], count: IntArray) -> int:
-        """The lightest run; among equals the one with the fewest CPUs that is enough, else the one with the most."""
+    def _best(self, walk: Walk, lightest: IntArray, count: IntArray) -> int:
+        """Of these runs of equal weight the one with the fewest CPUs that is enough, else the one with the most."""
         needed = walk.rem_nodes + walk.min_nodes - walk.req_nodes if walk.req_nodes > walk.min_nodes else walk.rem_nodes
-        lightest = np.flatnonzero(weight == weight.min())
         cpus = self.cpus[lightest]
         enough = (cpus >= walk.rem_cpus) & (count[lightest] >= needed)
         if walk.per_job and enough.any():
