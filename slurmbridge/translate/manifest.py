@@ -22,6 +22,8 @@ RUNTIME = "/slurmbridge"
 """Where a job's pod has the runtime (images/bundle.py)."""
 SPOOL = "/var/spool/slurmbridge"
 ORDER_KEY = "order"
+MAX_ENDPOINTS = 1000
+"""Of one EndpointSlice, as the API server allows."""
 _MAX_ANNOTATION = 8192
 _LABEL_EXTRA = frozenset("-_.")
 
@@ -111,10 +113,39 @@ def _gres(request: JobRequest, nodes: int, tasks_here: int) -> dict[str, int]:
 
 
 def service(site: Site) -> dict[str, Any]:
-    """The headless Service that gives every pod of every job its host name; made once."""
+    """The headless Service under which every pod of every job has its host name; made once.
+
+    Without a selector: each gang brings its own addresses (``endpoint_slices``) when it is whole, instead of a list of
+    all pods that is written anew for each of them.
+    """
     return {"apiVersion": "v1", "kind": "Service",
             "metadata": {"name": site.service, "namespace": site.namespace, "labels": dict(MANAGED)},
-            "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": dict(MANAGED)}}
+            "spec": {"clusterIP": "None"}}
+
+
+def endpoint_slices(job_id: int, restart: int, addresses: Sequence[str], site: Site, job_uid: str,
+                    labels: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The host names of a gang's pods, ``addresses`` by index; owned by the Job, with its ``labels``."""
+    made = []
+    for part, first in enumerate(range(0, len(addresses), MAX_ENDPOINTS)):
+        endpoints = [{"addresses": [address], "hostname": f"{object_name(job_id)}-{first + index}",
+                      "conditions": {"ready": True}}
+                     for index, address in enumerate(addresses[first:first + MAX_ENDPOINTS])]
+        made.append({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "endpoints": endpoints, "ports": [],
+            "addressType": "IPv6" if ":" in addresses[0] else "IPv4",
+            "metadata": {"name": f"{object_name(job_id)}-{restart}-{part}", "namespace": site.namespace,
+                         "labels": dict(labels) | {
+                             "kubernetes.io/service-name": site.service,
+                             "endpointslice.kubernetes.io/managed-by": DOMAIN},
+                         "ownerReferences": [owner(job_id, job_uid)]}})
+    return made
+
+
+def owner(job_id: int, job_uid: str) -> dict[str, Any]:
+    """The reference that makes an object go with its Job."""
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": object_name(job_id), "uid": job_uid, "controller": True,
+            "blockOwnerDeletion": True}
 
 
 def job(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: int, site: Site) -> dict[str, Any]:
@@ -124,7 +155,7 @@ def job(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: 
         "completionMode": "Indexed", "parallelism": nodes, "completions": nodes, "backoffLimit": 0,
         "podReplacementPolicy": "Failed",
         "successPolicy": {"rules": [{"succeededIndexes": "0", "succeededCount": 1}]},
-        "template": {"metadata": {"labels": dict(labels), "annotations": annotations_of(request)},
+        "template": {"metadata": {"labels": dict(labels)},
                      "spec": pod(request, job_id, shares, restart, site)}}
     deadline = backstop_s(request, site)
     if deadline is not None:
@@ -255,8 +286,7 @@ def secret(request: JobRequest, job_id: int, restart: int, site: Site, job_uid: 
     metadata: dict[str, Any] = {"name": f"{name}-{restart}", "namespace": site.namespace,
                                 "labels": labels_of(request, job_id, restart, site)}
     if job_uid:
-        metadata["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job_uid,
-                                        "controller": True, "blockOwnerDeletion": True}]
+        metadata["ownerReferences"] = [owner(job_id, job_uid)]
     return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": True, "metadata": metadata,
             "data": {key: base64.b64encode(value).decode() for key, value in data.items()}}
 

@@ -104,7 +104,7 @@ class Cluster:
         sh("ip", "link", "set", self.bridge, "up")
         self._control_plane(names, gate, api, controllers)
         tars = images.base_images(self.folder)
-        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+        with concurrent.futures.ThreadPoolExecutor(max(len(names), 1)) as pool:
             list(pool.map(lambda pair: self._node(*pair, names, gates), enumerate(names, 1)))
         self.load(*tars)
         wait_until(lambda: sum(condition["status"] == "True" for one in self.call("/api/v1/nodes")["items"]
@@ -230,6 +230,7 @@ class Cluster:
             list(pool.map(create, range(first, first + count)))
         if self.processes.pid("kwok") is None:
             self.processes.start("kwok", [tools() / "kwok", "--kubeconfig", self.kubeconfig,
+                                          "--config", Path(__file__).with_name("kwok.yaml"),
                                           "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake"])
 
     def is_up(self) -> bool:

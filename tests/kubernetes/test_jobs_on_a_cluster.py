@@ -37,6 +37,16 @@ def test_a_gang_of_two_nodes_with_srun_inside(kube) -> None:  # type: ignore[no-
     assert rows[0].endswith(f"|{nodes}") and rows[2].endswith(f"|{nodes}")
 
 
+def test_the_gangs_hosts_have_names_when_the_script_starts(kube) -> None:  # type: ignore[no-untyped-def]
+    job = kube.submit("-N3", "--mem=64", kube.script(
+        "for n in 0 1 2; do nslookup slurm-$SLURM_JOB_ID-$n | grep -A1 ^Name | tail -1; done; srun -l hostname -i"))
+    kube.wait_for(job, "COMPLETED")
+    lines = output(kube, job).splitlines()
+    by_name = [line.split()[-1] for line in lines if line.startswith("Address")]
+    assert by_name == [line.split()[1] for line in sorted(line for line in lines if line[1:2] == ":")]
+    assert len(set(by_name)) == 3
+
+
 def test_exit_codes_and_signals_are_the_scripts(kube) -> None:  # type: ignore[no-untyped-def]
     ends = {"exit 7": ("FAILED", "7:0"), "kill -9 $$": ("FAILED", "0:9"), "exit 0": ("COMPLETED", "0:0"),
             "srun sh -c 'exit 3'": ("FAILED", "3:0")}

@@ -92,9 +92,9 @@ def test_what_keeps_jobs_from_a_node(spec: dict[str, Any], tolerations: list[Any
     assert inventory.drain_reason(made(Node, spec=spec), tolerations) == reason
 
 
-def pod(name: str = "p", node_name: str = "n", phase: str = "Running", labels: dict[str, str] | None = None,
+def pod(name: str = "p", node_name: str = "n", phase: str = "Running",
         requests: tuple[str, ...] = (), inits: tuple[tuple[str, str | None], ...] = ()) -> Pod:
-    return made(Pod, metadata={"name": name, "namespace": "d", "labels": labels or {}}, status={"phase": phase}, spec={
+    return made(Pod, metadata={"name": name, "namespace": "d"}, status={"phase": phase}, spec={
         "nodeName": node_name, "containers": [{"resources": {"requests": {"cpu": cpu}}} for cpu in requests],
         "initContainers": [{"resources": {"requests": {"cpu": cpu}}, "restartPolicy": policy}
                            for cpu, policy in inits]})
@@ -108,9 +108,9 @@ def test_requests_of_a_pod_as_the_scheduler_counts_them() -> None:
 
 def test_foreign_pods_come_and_go() -> None:
     told: list[str] = []
-    pods = foreign.ForeignPods(lambda one: one.metadata.labels.get("ours") == "1", told.append)
-    first, second, own = pod("a", requests=("1",)), pod("b", requests=("700m",)), pod("c", "n", labels={"ours": "1"})
-    for one in (first, second, own):
+    pods = foreign.ForeignPods(told.append)
+    first, second = pod("a", requests=("1",)), pod("b", requests=("700m",))
+    for one in (first, second, pod("c", "", requests=("9",))):
         pods.see(None, one)
     assert pods.on("n") == {"cpu": Decimal("1.7")} and told == ["n", "n"]
     pods.see(second, pod("b", phase="Succeeded", requests=("700m",)))

@@ -60,8 +60,9 @@ class KubernetesEngine:
         self._records: dict[str, NodeRecord] = {}
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._site = manifest.Site()
-        self._foreign = ForeignPods(self._is_ours, self._foreign_changed)
+        self.site = manifest.Site()
+        self._foreign = ForeignPods(self._foreign_changed)
+        self._ours: dict[str, Pod] = {}       # pods of this site's, by name
         self._is_listening = False
 
     # ---- start and recovery -----------------------------------------------------------------------------------------
@@ -75,7 +76,7 @@ class KubernetesEngine:
         delivery = settings.runtime_delivery
         if delivery == "auto":
             delivery = "image" if await can_mount_images(self.api, settings) else "init"
-        self._site = manifest.Site(
+        self.site = manifest.Site(
             namespace=settings.namespace, image=settings.image, runtime_image=settings.runtime_image,
             runtime_delivery=delivery, cluster=self._cluster, cluster_domain=settings.cluster_domain,
             service=settings.service, scheduler=self.binder.scheduler_name, shm_mb=settings.shm_mb,
@@ -86,10 +87,8 @@ class KubernetesEngine:
         self.nodes = Reflector(self.api, "/api/v1/nodes", Node, self._node_changed,
                                query={"labelSelector": selector} if selector else None)
         self.jobs = Reflector(self.api, f"/apis/batch/v1/{space}/jobs", Job, self._job_changed, query=ours)
-        self.pods = Reflector(self.api, f"/api/v1/{space}/pods", Pod, self._pod_changed, query=ours)
-        self._everybody = Reflector(self.api, "/api/v1/pods", Pod, self._foreign.see, query={
-            "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"})
-        for reflector in (self.nodes, self.jobs, self.pods, self._everybody):
+        self.pods = Reflector(self.api, "/api/v1/pods", Pod, self._pod_changed)     # one watch for ours and all others
+        for reflector in (self.nodes, self.jobs, self.pods):
             await reflector.list_all()
             self._spawn(reflector.run())
 
@@ -149,7 +148,7 @@ class KubernetesEngine:
             return
         gang = Gang(self, run, tuple(share.node for share in record.allocation), record.credential, job=found,
                     job_known=True, started=states.CONFIGURING not in record.flags)
-        for pod in self.pods.items.values():
+        for pod in self._ours.values():
             if run_of(pod) == run and (index := index_of(pod)) is not None:
                 gang.see_pod(index, pod)
         self._begin(gang)
@@ -235,7 +234,7 @@ class KubernetesEngine:
 
     def _leftovers(self, node: str) -> str:
         """Containers of a run that is over, as far as anybody knows: the node was away when it ended."""
-        left = [pod for pod in self.pods.items.values() if pod.spec.node_name == node and not is_over(pod)
+        left = [pod for pod in self._ours.values() if pod.spec.node_name == node and not is_over(pod)
                 and (run := run_of(pod)) is not None and (run not in self._gangs or self._gangs[run].is_over)]
         return "Kubernetes: pods of an ended job" if left else ""
 
@@ -252,6 +251,12 @@ class KubernetesEngine:
     def _pod_changed(self, before: Pod | None, pod: Pod | None) -> None:
         one = pod or before
         assert one is not None
+        if not self._is_ours(one):
+            self._foreign.see(before, pod)
+            return
+        self._ours[one.metadata.name] = one
+        if pod is None:
+            del self._ours[one.metadata.name]
         index, run = index_of(one), run_of(one)
         if run is None or index is None:
             return
@@ -311,10 +316,10 @@ class KubernetesEngine:
         groups = await asyncio.to_thread(_groups, order.job.user_name, order.job.gid)
         if order.run in self._gangs:
             return
-        resources = dict(self._site.gres_resources)
+        resources = dict(self.site.gres_resources)
         for found in self._found.values():
             resources |= found.resources
-        site = replace(orders.site_of(self.settings, order.job, self._site, groups),
+        site = replace(orders.site_of(self.settings, order.job, self.site, groups),
                                  gres_resources=resources, kill_wait_s=int(order.kill_wait_s))
         url = self.settings.controller_url
         try:
@@ -394,7 +399,7 @@ class KubernetesEngine:
         if gang is None or gang.job is None:
             return
         seconds = None if end_by_s is None else max(
-            1, int(end_by_s - self._now()) + self._kill_wait_s + self._site.deadline_slack_s + gang.age_s(self._now()))
+            1, int(end_by_s - self._now()) + self._kill_wait_s + self.site.deadline_slack_s + gang.age_s(self._now()))
         path = f"/apis/batch/v1/namespaces/{self.settings.namespace}/jobs/{gang.name}"
         with contextlib.suppress(ApiError):
             await self.api.request("PATCH", path, {"spec": {"activeDeadlineSeconds": seconds}}, content=MERGE_PATCH)

@@ -39,8 +39,8 @@ def _sum(parts: Iterable[Mapping[str, Any]]) -> Amounts:
 class ForeignPods:
     """``changed`` is called with the name of a node on which something else is taken now."""
 
-    def __init__(self, is_ours: Callable[[Pod], bool], changed: Callable[[str], None]) -> None:
-        self._is_ours, self._changed = is_ours, changed
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        self._changed = changed
         self._taken: dict[str, dict[tuple[str, str], Amounts]] = {}        # node -> pod -> requests
 
     def see(self, before: Pod | None, pod: Pod | None) -> None:
@@ -49,7 +49,7 @@ class ForeignPods:
         assert one is not None
         key = (one.metadata.namespace, one.metadata.name)
         for node in {item.spec.node_name for item in (before, pod) if item is not None and item.spec.node_name}:
-            now = requests(pod) if pod is not None and pod.spec.node_name == node and not self._is_ours(pod) \
+            now = requests(pod) if pod is not None and pod.spec.node_name == node \
                 and pod.status.phase not in ("Succeeded", "Failed") else None
             pods = self._taken.setdefault(node, {})
             if now == pods.get(key):

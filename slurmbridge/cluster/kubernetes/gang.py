@@ -199,6 +199,22 @@ class Gang:
                 raise Failed(End("NotBound", "", f"{pod.metadata.name} was bound to {pod.spec.node_name} by another"))
         await self._until(self._all_run, times.ready_s, lambda: ends.why_not_ready(self.pods, self.nodes),
                           times.image_s)
+        await self._publish()
+
+    async def _publish(self) -> None:
+        """The pods' host names. Raises Failed."""
+        job = self.job
+        if len(self.nodes) == 1 or job is None:
+            return                            # a pod knows itself
+        engine, labels = self.engine, job.metadata.labels
+        slices = manifest.endpoint_slices(self.run.job_id, self.run.restart, [
+            self.pods[index].status.pod_ip for index in range(len(self.nodes))], engine.site, job.metadata.uid, labels)
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{engine.settings.namespace}/endpointslices"
+        try:
+            for one in slices:
+                await engine.api.create(path, one, lambda text: job.metadata.uid.encode() in text)
+        except ApiError as error:
+            raise Failed(End("Refused", "", str(error))) from None
 
     def _all_run(self) -> bool:
         return all(pod.status.phase == "Running" and pod.status.pod_ip for pod in self.pods.values())
@@ -224,9 +240,7 @@ class Gang:
                     await self._await_predecessor(labels.get(engine_key, ""))
             self.job, self.job_known = self.job or msgspec.json.decode(made, type=Job), True
             uid = self.job.metadata.uid
-            secret["metadata"]["ownerReferences"] = [{
-                "apiVersion": "batch/v1", "kind": "Job", "name": self.name, "uid": uid, "controller": True,
-                "blockOwnerDeletion": True}]
+            secret["metadata"]["ownerReferences"] = [manifest.owner(self.run.job_id, uid)]
             await api.create(f"/api/v1/namespaces/{namespace}/secrets", secret, lambda text: uid.encode() in text)
         except ApiError as error:
             raise Failed(End("Refused", "", str(error))) from None
