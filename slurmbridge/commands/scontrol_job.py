@@ -229,8 +229,9 @@ class JobLines:
         yield f"JOB_GRES={null(','.join(f'{name}:{count}' for name, count in total.items()))}"
         groups: list[tuple[tuple[str, int, str], list[str]]] = []
         finished = self.job.state in states.FINISHED
+        none = "(null)" if total else ""
         for share in self.job.allocation:
-            key = (self._cpu_ids(share), share.mem_mb, "" if finished else gres_detail(share))
+            key = (self._cpu_ids(share), share.mem_mb, "" if finished else gres_detail(share) or none)
             if not groups or groups[-1][0] != key:
                 groups.append((key, []))
             groups[-1][1].append(share.node)

@@ -339,8 +339,10 @@ class JobLife:
         queueing.size_requested(world, job, likely_nodes)
 
     def _do_after_launch_failure(self, job: JobRecord, cause: Cause, event: Event) -> None:
-        """The failed node is avoided; without one to blame the job is held, as Slurm does after a failed prolog."""
+        """The failed node is avoided; without one to blame the job is held, as Slurm does after a failed prolog, and
+        so is one that failed more than MaxBatchRequeue times."""
         job.restarts += 1
+        job.launch_failures += 1
         job.failed_node = cause.node
         if not cause.node:
             job.system_comment = cause.description
@@ -348,10 +350,15 @@ class JobLife:
             job.reason, job.reason_desc = "JobLaunchFailure", cause.description
             self.apply(job, Event.ABANDON_NODE if cause.node else Event.ABANDON, Cause(reason="JobLaunchFailure"))
             return
-        if cause.node:
+        if job.launch_failures >= self.world.conf.max_batch_requeue:
+            job.launch_failures = 0
+            job.flags.add(states.REQUEUE_HOLD)
+            job.reason, job.reason_desc = "JobHoldMaxRequeue", "launch failure limit exceeded requeued held"
+        elif cause.node:
             return
+        else:
+            job.reason, job.reason_desc = "JobHeldUser", "launch failed requeued held"
         job.priority = 0
-        job.reason, job.reason_desc = "JobHeldUser", "launch failed requeued held"
         queueing.refresh(self.world, job)
 
     # --- suspension

@@ -42,16 +42,11 @@ def end_of(job: JobRecord) -> int:
     return int(job.start_s + job.pre_suspend_s + job.time_limit_min * 60)
 
 
-def whole_node_of(job: JobRecord) -> str | None:
-    words = {"NO": "exclusive", "EXCLUSIVE": "exclusive", "USER": "user", "MCS": "mcs", "TOPO": "topo"}
-    return words.get(job.oversubscribe)
-
-
 def running_job(job: JobRecord, subject: int = -1, exempt_until_s: int = 0) -> RunningJob:
     """The job as the scheduler's columns know it while it holds its allocation."""
     return RunningJob(
         job.job_id, job.partition, shares_of(job.allocation), end_of(job), int(job.start_s or 0), job.uid,
-        whole_node_of(job), job.oversubscribe == "YES", job.priority, job.qos, job.account, subject,
+        job.request.exclusive, job.request.oversubscribe, job.priority, job.qos, job.account, subject,
         job.request.reservation, tuple(licenses(job.request.licenses or "").items()), exempt_until_s,
         job.state == states.SUSPENDED, bool(job.requeue and job.request.batch))
 
@@ -62,13 +57,20 @@ def occupy(job: JobRecord, nodes: Mapping[str, NodeRecord]) -> None:
         node = nodes.get(one.node)
         if node is None:
             continue
-        node.cpus_alloc += one.cpus
+        for core in one.cores:
+            node.core_jobs[core] = node.core_jobs.get(core, 0) + 1
+        _count_cpus(node)
         node.mem_alloc_mb += one.mem_mb
         for name, indices in one.gres.items():
             node.gres_alloc[name] = tuple(sorted({*node.gres_alloc.get(name, ()), *indices}))
         node.job_ids.add(job.job_id)
-        if job.oversubscribe == "USER":
+        if job.oversubscribe == "USER" or job.request.exclusive == "user":
             node.owner_uid = job.uid
+
+
+def _count_cpus(node: NodeRecord) -> None:
+    """CPUs of cores that have a job: one that several jobs share counts once."""
+    node.cpus_alloc = len(node.core_jobs) * node.threads_per_core
 
 
 def vacate(job: JobRecord, nodes: Mapping[str, NodeRecord], now_s: float) -> None:
@@ -77,7 +79,12 @@ def vacate(job: JobRecord, nodes: Mapping[str, NodeRecord], now_s: float) -> Non
         node = nodes.get(one.node)
         if node is None or job.job_id not in node.job_ids:
             continue
-        node.cpus_alloc -= one.cpus
+        for core in one.cores:
+            if node.core_jobs.get(core, 0) > 1:
+                node.core_jobs[core] -= 1
+            else:
+                node.core_jobs.pop(core, None)
+        _count_cpus(node)
         node.mem_alloc_mb -= one.mem_mb
         for name, indices in one.gres.items():
             left = tuple(index for index in node.gres_alloc.get(name, ()) if index not in indices)

@@ -72,12 +72,12 @@ class PartitionChecks:
         return partition
 
     def check(self, caller: Identity, request: JobRequest, partitions: Sequence[PartitionRecord],
-                          account: str, qos: str) -> None:
-        """Access always refuses; limits refuse as EnforcePartLimits says."""
+              account: str, qos: str, host: str) -> None:
+        """Access always refuses; limits refuse as EnforcePartLimits says. ``host``: where the command was called."""
         enforce = self._world.conf.enforce_part_limits
         failures: list[int] = []
         for partition in partitions:
-            code = self._fault(caller, request, partition, account, qos)
+            code = self._fault(caller, request, partition, account, qos, host)
             if code in (errors.ESLURM_ACCESS_DENIED, errors.ESLURM_USER_ID_MISSING):
                 raise SlurmError(code)
             if code:
@@ -88,7 +88,7 @@ class PartitionChecks:
             raise SlurmError(failures[-1])
 
     def _fault(self, caller: Identity, request: JobRequest, partition: PartitionRecord, account: str,
-                         qos: str) -> int:
+               qos: str, host: str) -> int:
         """Slurm's error for the first test this job fails in this partition, 0 when it passes."""
         world = self._world
         if partition.req_resv and not request.reservation:
@@ -97,6 +97,8 @@ class PartitionChecks:
             return errors.ESLURM_ACCESS_DENIED
         if partition.disable_root_jobs and request.uid == 0:
             return errors.ESLURM_USER_ID_MISSING
+        if partition.alloc_nodes != "ALL" and host not in hostlist.expand(partition.alloc_nodes):
+            return errors.ESLURM_ACCESS_DENIED
         record = world.accounting.qos.get(qos)
         flags = record.flags if record is not None else ()
         if partition.state in ("UP", "DOWN") and partition.state == "UP":

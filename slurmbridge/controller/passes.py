@@ -39,7 +39,8 @@ QUICK_S = 0.1
 TRY_S, TRY_NODE_S = 4e-4, 3e-7
 """What it is taken to need for each job, and for each of a job's nodes, where no pass has been timed."""
 HELD = frozenset({
-    "JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "BeginTime", "JobArrayTaskLimit"})
+    "JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "Dependency", "DependencyNeverSatisfied", "BeginTime",
+    "JobArrayTaskLimit"})
 
 
 class Passes:

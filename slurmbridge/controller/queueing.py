@@ -84,7 +84,8 @@ def partition_changed(world: World, record: PartitionRecord) -> None:
 def defaults(world: World, partition: str) -> size.Defaults:
     conf = world.conf
     return size.defaults_of(world.columns.partitions[partition], conf.def_mem_per_cpu_mb, conf.def_mem_per_node_mb,
-                            conf.max_mem_per_cpu_mb, len(world.nodes), conf.def_cpu_per_gpu, conf.def_mem_per_gpu_mb)
+                            conf.max_mem_per_cpu_mb, len(world.nodes), conf.def_cpu_per_gpu, conf.def_mem_per_gpu_mb,
+                            world.settings.one_task_per_core)
 
 
 def shape_of(world: World, job: JobRecord, partition: str) -> Shape:
@@ -124,12 +125,15 @@ def size_requested(world: World, job: JobRecord, likely_nodes: int = 0) -> None:
     job.tres_req = _with_billing(world, size.requested_tres(shape, world.columns, first), first)
     if request.min_nodes == 0:
         job.tres_req.pop("node", None)        # -N0: left to the number of tasks
-    job.oversubscribe = _oversubscribe(request.exclusive, request.oversubscribe)
+    job.oversubscribe = _oversubscribe(request.exclusive, request.oversubscribe, world.columns.partitions[first])
 
 
 def size_allocated(world: World, job: JobRecord) -> None:
     """Fills in the size of a job that has its allocation."""
     shares = node_states.shares_of(job.allocation)
+    partition = world.columns.partitions.get(job.partition)
+    if partition is not None and (partition.forced or partition.over_subscribe == "EXCLUSIVE"):
+        job.oversubscribe = "YES" if partition.forced else "NO"
     job.num_nodes = str(len(shares))
     job.num_cpus = sum(share.cpus for share in shares)
     tres = size.allocated_tres(shares, tuple(config.licenses(job.request.licenses or "").items()))
@@ -150,10 +154,15 @@ def _with_billing(world: World, tres: dict[str, int], partition: str) -> dict[st
     return result
 
 
-def _oversubscribe(exclusive: str | None, oversubscribe: bool) -> str:
-    if exclusive is None:
-        return "YES" if oversubscribe else "OK"
-    return {"exclusive": "NO", "user": "USER", "mcs": "MCS", "topo": "TOPO"}.get(exclusive, "NO")
+def _oversubscribe(exclusive: str | None, oversubscribe: bool, partition: Partition) -> str:
+    """As scontrol shows it of a job that waits: what it asked for, else what its partition says."""
+    if oversubscribe:
+        return "YES"
+    if exclusive is not None:
+        return {"exclusive": "NO", "user": "USER", "mcs": "MCS", "topo": "TOPO"}.get(exclusive, "NO")
+    if partition.exclusive_user:
+        return "USER"
+    return "YES" if partition.forced else "NO" if partition.over_subscribe == "EXCLUSIVE" else "OK"
 
 
 # --- rows

@@ -177,7 +177,7 @@ class Submission:
         else:
             account = request.account or ""
         qos = self._directory.qos(request.qos, association, request.reservation)
-        self._checks.check(caller, request, partitions, account, qos)
+        self._checks.check(caller, request, partitions, account, qos, invocation.host)
         time_limit = self._checks.time_limit(request, partitions[0], now)
         if request.signal_reservation and conf.preempt_mode == "OFF":
             raise SlurmError(errors.ESLURM_PREEMPTION_REQUIRED)

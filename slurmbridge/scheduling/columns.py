@@ -14,6 +14,7 @@ from functools import cmp_to_key, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from slurmbridge.scheduling.rows import Placed, Rows, Shared
 from slurmbridge.slurm.hostlist import natural_compare
 
 BoolArray = NDArray[np.bool_]
@@ -105,6 +106,15 @@ class Partition:
     def_cpu_per_gpu: int | None = None
     def_mem_per_gpu_mb: int | None = None
 
+    @property
+    def forced(self) -> bool:
+        """Its jobs share cores whether they want or not, and none has a node alone."""
+        return self.over_subscribe == "FORCE" and self.max_share > 1
+
+    @property
+    def shares_cores(self) -> bool:
+        return self.over_subscribe == "FORCE" or (self.over_subscribe == "YES" and self.max_share > 1)
+
 
 @dataclass(frozen=True, slots=True)
 class GresKind:
@@ -141,15 +151,18 @@ class Counts:
 @dataclass(slots=True)
 class Use(Counts):
     """Counts, and which cores and devices. ``core_busy``: (nodes, widest node's cores), padding is busy;
-    ``gres_busy``: per kind (nodes, most devices on a node), padding is busy."""
+    ``gres_busy``: per kind (nodes, most devices on a node), padding is busy; ``shared``: None where no partition
+    shares cores."""
 
     core_busy: BoolArray
     gres_busy: list[BoolArray]
+    shared: Shared | None = None
 
     def copy(self) -> Use:
         c = self.counts()
         return Use(c.socket_free, c.mem_alloc_mb, c.gres_free, c.jobs, c.whole, c.owner, c.owner_jobs, c.alone,
-                   c.limited, self.core_busy.copy(), [g.copy() for g in self.gres_busy])
+                   c.limited, self.core_busy.copy(), [g.copy() for g in self.gres_busy],
+                   None if self.shared is None else self.shared.copy())
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +213,7 @@ class ClusterColumns:
             self._index_features(i, node)
             self._index_gres(i, node)
         width = int(self.cores.max(initial=1))
+        self._socket: IntArray = np.arange(width)[None, :] // self.cores_per_socket[:, None]    # of each core
         core_busy = np.arange(width)[None, :] >= self.cores[:, None]
         gres_busy = [np.arange(int(total.max(initial=1)))[None, :] >= total[:, None] for total in self.gres_total]
         sockets = np.arange(int(self.sockets.max(initial=1)))[None, :] < self.sockets[:, None]
@@ -215,6 +229,12 @@ class ClusterColumns:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def per_socket(self, cores: BoolArray, nodes: Sequence[int] | slice = slice(None)) -> IntArray:
+        """How many of the marked cores (a row a node) are on each socket; ``nodes``: of these nodes only."""
+        found: IntArray = np.stack([(cores & (self._socket[nodes] == socket)).sum(axis=1)
+                                    for socket in range(self.use.socket_free.shape[1])], axis=1)
+        return found
 
     def _index_features(self, i: int, node: NodeSpec) -> None:
         for feature in node.features:
@@ -255,6 +275,19 @@ class ClusterColumns:
             for job in self.running.values():
                 if job.partition == partition.name and not job.suspended:
                     _count_cores(self, used, job, 1)
+        if self.use.shared is not None or partition.shares_cores:
+            self._lay_rows()
+
+    def _lay_rows(self) -> None:
+        """Where a partition shares cores, all jobs are put into rows anew: partitions are new or have changed."""
+        sharing = any(partition.shares_cores for partition in self.partitions.values())
+        count, cells = len(self.names), self.use.core_busy.size
+        self.use.shared = Shared(
+            np.zeros(cells, dtype=np.int64), np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64),
+            {name: Rows(max(1, one.max_share), cells) for name, one in self.partitions.items()}) if sharing else None
+        for job in self.running.values():
+            if sharing and not job.suspended:
+                _share_cores(self, self.use, job, 1)
 
     def set_node_state(self, name: str, *, available: bool, up: bool | None = None,
                        completing: bool | None = None) -> None:
@@ -322,12 +355,44 @@ def charge(columns: ClusterColumns, use: Use, job: RunningJob) -> None:
     """Takes the job's shares out of ``use``."""
     count_job(columns, use, job, 1)
     _mark(columns, use, job, True)
+    if use.shared is not None:
+        _share_cores(columns, use, job, 1)
 
 
 def release(columns: ClusterColumns, use: Use, job: RunningJob) -> None:
     """Gives the job's shares back to ``use``."""
     count_job(columns, use, job, -1)
     _mark(columns, use, job, False)
+    if use.shared is not None:
+        _share_cores(columns, use, job, -1)
+
+
+def takes_request(partition: Partition, *, oversubscribe: bool) -> bool:
+    """Whether a job of the partition shares cores with others of it."""
+    return partition.over_subscribe == "FORCE" or (
+        partition.over_subscribe == "YES" and partition.max_share > 1 and oversubscribe)
+
+
+def _share_cores(columns: ClusterColumns, use: Use, job: RunningJob, sign: int) -> None:
+    """Puts the job into a row, or takes it out, and sets right what is counted by core: others may hold the same."""
+    shared, partition = use.shared, columns.partitions.get(job.partition)
+    assert shared is not None
+    width = use.core_busy.shape[1]
+    nodes = [columns.index[share.node] for share in job.shares]
+    cells = np.sort(np.array([i * width + core for i, share in zip(nodes, job.shares) for core in share.cores],
+                             dtype=np.int64))
+    shared.users[cells] += sign
+    use.core_busy.reshape(-1)[cells] = shared.users[cells] > 0
+    if partition is not None and partition.over_subscribe != "EXCLUSIVE":
+        shared.apart[nodes] += sign * (not takes_request(partition, oversubscribe=job.oversubscribe))
+        shared.sharing[nodes] += sign * (job.oversubscribe or partition.over_subscribe == "FORCE")
+    rows = shared.rows.get(job.partition)
+    if rows is not None and len(cells):
+        placed = Placed(job.job_id, sum(share.cpus for share in job.shares), cells)
+        rows.add(placed) if sign > 0 else rows.remove(placed)
+    use.socket_free[nodes] = columns.per_socket(~use.core_busy[nodes], nodes)
+    if rows is not None and job.partition in use.limited:
+        use.limited[job.partition][nodes] = columns.per_socket(rows.busy().reshape(use.core_busy.shape)[nodes], nodes)
 
 
 def _mark(columns: ClusterColumns, use: Use, job: RunningJob, taken: bool) -> None:
@@ -351,9 +416,9 @@ def count_job(columns: ClusterColumns, counts: Counts, job: RunningJob, sign: in
         counts.jobs[i] += sign
         if alone:
             counts.alone[i] = taken
-        if alone or job.whole_node == "exclusive":
+        if alone or (job.whole_node == "exclusive" and not (partition is not None and partition.forced)):
             counts.whole[i] = taken
-        elif job.whole_node == "user":
+        elif job.whole_node == "user" or (partition is not None and partition.exclusive_user):
             counts.owner_jobs[i] += sign
             counts.owner[i] = job.uid if counts.owner_jobs[i] else NO_USER
         for name, kind_type, devices in share.gres:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from slurmbridge.scheduling import features as feature_grammar
-from slurmbridge.scheduling.columns import BoolArray, ClusterColumns, Partition
+from slurmbridge.scheduling.columns import BoolArray, ClusterColumns, Partition, takes_request
 from slurmbridge.scheduling.features import Feature
 from slurmbridge.scheduling.shape import GresRequest, Shape
 from slurmbridge.scheduling.snapshot import SchedulerSettings
@@ -145,6 +145,11 @@ class Question:
     def shape(self) -> Shape:
         return self.demand.shape
 
+    @property
+    def shares_cores(self) -> bool:
+        """Whether the job may have cores that other jobs of the partition have."""
+        return takes_request(self.partition, oversubscribe=self.share and self.shape.oversubscribe)
+
 
 def lifted(partition: Partition, qos_flags: frozenset[str]) -> Partition:
     """The partition without the limits that flags of a QOS lift (PartitionMinNodes and kin)."""
@@ -168,6 +173,6 @@ def node_bounds(shape: Shape, partition: Partition, limit_nodes: int = MANY) -> 
 def ask(columns: ClusterColumns, demand: Demand, partition: Partition, settings: SchedulerSettings,
         bounds: tuple[int, int, int]) -> Question:
     whole = demand.whole or partition.over_subscribe == "EXCLUSIVE"
-    return Question(columns, demand, partition, settings, *bounds, whole=whole, share=not whole,
+    return Question(columns, demand, partition, settings, *bounds, whole=whole, share=not whole or partition.forced,
                     required=demand.required, min_cpus=demand.shape.min_cpus, job_min_nodes=demand.shape.min_nodes,
                     num_tasks=demand.shape.num_tasks, features=demand.features)

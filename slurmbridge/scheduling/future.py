@@ -17,8 +17,10 @@ from slurmbridge.scheduling.columns import (
     Counts,
     IntArray,
     RunningJob,
+    Use,
     cores_per_socket,
     count_job,
+    release,
 )
 from slurmbridge.scheduling.demand import Question
 from slurmbridge.scheduling.earliest import Earliest
@@ -28,6 +30,7 @@ from slurmbridge.scheduling.state import PassState
 from slurmbridge.scheduling.timeline import bits
 
 _KEPT = 256
+_KEPT_USES = 32
 Row = tuple[int, int, int, int]
 End = tuple[int, int]
 """(end, job id): jobs that end in the same second are gone one after another."""
@@ -47,6 +50,29 @@ class _Entry:
     fits: dict[tuple[object, ...], tuple[int, BoolArray, Fit]] = field(default_factory=dict)
 
 
+class _Uses:
+    """The use after the first n ends, made of that after fewer; forgotten when the pass starts another job."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, Use] = {}
+        self._starts = 0
+
+    def at(self, now: Use, columns: ClusterColumns, jobs: list[RunningJob], gone: int, starts: int) -> Use:
+        if starts != self._starts:
+            self._made.clear()
+            self._starts = starts
+        found = self._made.get(gone)
+        if found is None:
+            before = max((count for count in self._made if count < gone), default=0)
+            found = self._made.get(before, now).copy()
+            for job in jobs[before:gone]:
+                release(columns, found, job)
+            while len(self._made) >= _KEPT_USES:
+                self._made.pop(next(iter(self._made)))
+            self._made[gone] = found
+        return found
+
+
 class Future:
     """Jobs by end time, as arrays: job ``i`` ends at ``end_s[i]``; shares refer to jobs by number."""
 
@@ -58,6 +84,7 @@ class Future:
         self._entries: dict[End, _Entry] = {}
         self._earliest: Earliest | None = None
         self._able: dict[tuple[int, int], int] = {}
+        self._uses = _Uses()
         self._build(list(state.running.values()))
 
     def _build(self, jobs: list[RunningJob]) -> None:
@@ -69,6 +96,16 @@ class Future:
         self.shares, self.cells, self.devices = (_table([row for found in rows for row in found[kind]])
                                                  for kind in range(3))
         self.special = [job for job in jobs if _special(self.columns, job)]
+
+    @property
+    def shared(self) -> bool:
+        """Whether cores are shared: then every moment is worked out job by job."""
+        return self.state.use.shared is not None
+
+    def use_at(self, until: End) -> Use:
+        """What is in use once all jobs up to this end are gone, core by core."""
+        gone = bisect_right(self.jobs, until, key=end_of)
+        return self._uses.at(self.state.use, self.columns, self.jobs, gone, len(self.starts))
 
     def _rows(self, at: int, job: RunningJob) -> tuple[list[Row], list[Row], list[Row]]:
         """(job, node, MB), (job, node, socket, cores) and (job, node, kind, devices) of each share."""
@@ -126,6 +163,8 @@ class Future:
         """False: too few of the nodes could serve the job once all jobs that end by ``until_s`` are gone, so that no
         test is needed."""
         if any(f.count for f in question.features):
+            return True
+        if self.shared:
             return True
         if self._earliest is None:
             self._earliest = Earliest(self.columns, self.state.use, self.end_s, self.shares, self.cells, self.devices)
@@ -201,6 +240,7 @@ def _special(columns: ClusterColumns, job: RunningJob) -> bool:
     """Jobs that hold more than cores, memory and devices."""
     partition = columns.partitions.get(job.partition)
     return partition is not None and (partition.over_subscribe == "EXCLUSIVE" or job.whole_node is not None
+                                      or partition.exclusive_user
                                       or bool(partition.max_cpus_per_node or partition.max_cpus_per_socket))
 
 

@@ -15,6 +15,7 @@ from slurmbridge.scheduling.columns import BoolArray, Counts, IntArray, NodeShar
 from slurmbridge.scheduling.demand import Question
 from slurmbridge.scheduling.fit import Fit, fit, free_devices
 from slurmbridge.scheduling.layout import allocate, distribute, memory_by_gres
+from slurmbridge.scheduling.sharing import closed_nodes, search
 
 
 @dataclass(slots=True)
@@ -48,11 +49,14 @@ def _ever(question: Question, at: IntArray, use: Counts) -> Selected | None:
 
 def can_now(question: Question, nodes: BoolArray, use: Use, *, with_shares: bool) -> Selected | None:
     """With what is free in ``use``."""
-    usable = shareable(question, nodes, use)
-    if usable is None:
-        return None
-    at = np.flatnonzero(usable)
-    return _sized(question, usable, lambda q: _now(q, at, use, with_shares))
+    def test(some: Use) -> Selected | None:
+        usable = shareable(question, nodes, some)
+        if usable is None:
+            return None
+        at = np.flatnonzero(usable)
+        return _sized(question, usable, lambda q: _now(q, at, some, with_shares))
+
+    return search(question, use, test)
 
 
 def _now(question: Question, at: IntArray, use: Use, with_shares: bool) -> Selected | None:
@@ -85,6 +89,19 @@ def can_with(question: Question, fitted: Fit, use: Counts, *, prefer_busy: bool,
     return _sized(question, mask, test)
 
 
+def can_share(question: Question, nodes: BoolArray, use: Use, *, prefer_busy: bool, avoid: BoolArray | None,
+              ) -> Selected | None:
+    """As ``can_with``, where cores are shared: what fits depends on the rows."""
+    def test(some: Use) -> Selected | None:
+        usable = shareable(question, nodes, some)
+        if usable is None:
+            return None
+        fitted = fit(question, some, np.flatnonzero(usable), ever=False)
+        return can_with(question, fitted, some, prefer_busy=prefer_busy, avoid=avoid)
+
+    return search(question, use, test)
+
+
 def weights(question: Question, fitted: Fit, avoid: BoolArray | None) -> IntArray:
     """Scheduling weights: the node's, and among equals nodes with more devices near first."""
     near = 255 - fitted.near if question.demand.gres else np.full(len(fitted.nodes), 255)
@@ -109,6 +126,8 @@ def shareable(question: Question, nodes: BoolArray, use: Counts, *, ignore_requi
     """Drops nodes that what runs there closes to this job; None when a required node is among them."""
     columns, shape, demand = question.columns, question.shape, question.demand
     usable = nodes & ~use.alone
+    if isinstance(use, Use) and use.shared is not None:
+        usable &= ~closed_nodes(question, use)
     at = np.flatnonzero(usable)
     if question.settings.select_memory:
         free = columns.mem_mb[at] - use.mem_alloc_mb[at]

@@ -32,6 +32,7 @@ class Defaults:
     nodes_active: int = 0
     cpus_per_gpu: int = 0                     # DefCpuPerGPU, DefMemPerGPU; 0: none
     mem_per_gpu_mb: int = 0
+    one_task_per_core: bool = False           # CR_ONE_TASK_PER_CORE
 
 
 class SizeError(ValueError):
@@ -40,14 +41,14 @@ class SizeError(ValueError):
 
 def defaults_of(partition: Partition, def_mem_per_cpu_mb: int | None = None, def_mem_per_node_mb: int | None = None,
                 max_mem_per_cpu_mb: int | None = None, nodes_active: int = 0, cpus_per_gpu: int | None = None,
-                mem_per_gpu_mb: int | None = None) -> Defaults:
+                mem_per_gpu_mb: int | None = None, one_task_per_core: bool = False) -> Defaults:
     """The partition's own values win over slurm.conf's."""
     cpu, node = partition.def_mem_per_cpu_mb, partition.def_mem_per_node_mb
     if cpu is None and node is None:
         cpu, node = def_mem_per_cpu_mb, def_mem_per_node_mb
     return Defaults(cpu, node, partition.max_mem_per_cpu_mb or max_mem_per_cpu_mb, max(1, partition.min_nodes),
                     nodes_active, partition.def_cpu_per_gpu or cpus_per_gpu or 0,
-                    partition.def_mem_per_gpu_mb or mem_per_gpu_mb or 0)
+                    partition.def_mem_per_gpu_mb or mem_per_gpu_mb or 0, one_task_per_core)
 
 
 def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str, int], ...] = ()) -> Shape:
@@ -75,7 +76,7 @@ def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str,
         min_nodes=min_nodes, max_nodes=max_nodes, nodes_given=request.nodes_given, node_counts=request.node_counts,
         min_cpus=min_cpus, num_tasks=num_tasks, tasks_given=num_tasks > 0, cpus_per_task=cpt,
         cpus_per_task_given=request.cpus_per_task is not None, ntasks_per_node=per_node,
-        ntasks_per_socket=request.ntasks_per_socket or 0, ntasks_per_core=_tasks_per_core(request),
+        ntasks_per_socket=request.ntasks_per_socket or 0, ntasks_per_core=_tasks_per_core(request, defaults),
         ntasks_per_board=request.ntasks_per_board or 0, min_cpus_per_node=least,
         sockets_per_node=request.sockets_per_node or 0, cores_per_socket=request.cores_per_socket or 0,
         threads_per_core=request.threads_per_core or 0, core_spec=request.core_spec or 0,
@@ -93,9 +94,9 @@ def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str,
     return _under_memory_limit(shape, defaults)
 
 
-def _tasks_per_core(request: JobRequest) -> int:
+def _tasks_per_core(request: JobRequest, defaults: Defaults) -> int:
     """0: not limited."""
-    per_core = request.ntasks_per_core or 0
+    per_core = int(defaults.one_task_per_core) if request.ntasks_per_core is None else request.ntasks_per_core
     return 0 if per_core == ANY_TASKS_PER_CORE else per_core
 
 

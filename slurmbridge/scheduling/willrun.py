@@ -14,7 +14,7 @@ from slurmbridge.scheduling.columns import FOREVER_S, BoolArray
 from slurmbridge.scheduling.demand import Demand, Question
 from slurmbridge.scheduling.features import COUNTED, Feature
 from slurmbridge.scheduling.future import End, Future, by_time, end_of
-from slurmbridge.scheduling.select import Selected, can_with
+from slurmbridge.scheduling.select import Selected, can_share, can_with
 from slurmbridge.scheduling.timeline import bits
 
 YEAR_S = 365 * 24 * 3600
@@ -62,6 +62,8 @@ def _test(future: Future, question: Question, until: End, nodes: BoolArray, pack
           avoid: BoolArray | None) -> Selected | None:
     if not future.may_fit(question, packed, until[0]):
         return None
+    if future.shared:
+        return can_share(question, nodes, future.use_at(until), prefer_busy=prefer_busy, avoid=avoid)
     fitted = future.fitting(question, until, nodes)
     if fitted is None:
         return None

@@ -46,12 +46,10 @@ MEANINGS = {
     "wait": "nodes are free as soon as the job's processes are gone",
     "inactive": "an allocation ends when its salloc or srun is gone, at once",
     "stepcount": "steps of a job are not counted against a limit",
-    "requeues": "a job is requeued as often as it fails to start",
     "preempt": "victims are chosen as with no PreemptParameters",
     "vsize": "virtual memory is not limited",
     "service": "the engine says which node is healthy; nodes do not register by themselves",
     "interactive": "salloc starts the user's shell beside it",
-    "hosts": "jobs may be submitted from every host that reaches the server",
     "removed": "25.11 no longer has this key and ignores it",
     "fatal": "25.11 refuses to start with this key: remove it",
 }
@@ -184,7 +182,7 @@ MCSPlugin text mcs
 MailDomain text mail
 MailProg text mail
 MaxArraySize u32
-MaxBatchRequeue u32 requeues
+MaxBatchRequeue u32
 MaxDBDMsgs u32 dbd
 MaxJobCount u32
 MaxJobId u32
@@ -353,7 +351,7 @@ Weight u32
 """)
 
 PARTITION_KEYS = _table("""
-AllocNodes text hosts
+AllocNodes text
 AllowAccounts text
 AllowGroups text
 AllowQos text

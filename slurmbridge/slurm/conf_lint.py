@@ -15,7 +15,9 @@ USED_SCHEDULER_PARAMETERS = frozenset({
     "partition_job_depth", "requeue_delay", "assoc_limit_stop", "max_switch_wait", "ignore_prefer_validation",
     "pack_serial_at_end"})
 """SchedulerParameters words that the scheduler or the submission reads."""
-_NO_SHARED_CORES = "jobs share nodes but never a core, as with OverSubscribe=NO"
+_LINEAR = "CPUs, memory and devices are given out as by select/cons_tres: whole nodes only with --exclusive"
+_GANG = "jobs that share cores run at the same time: none is suspended for a while so that another may run"
+_PARTITION_UNIT = "SelectTypeParameters of the cluster holds in the partition too"
 _NO_SUCH_WORD = "the scheduler does not look at it"
 
 
@@ -31,10 +33,14 @@ def lint(conf: SlurmConf) -> list[tuple[str, str, int, str]]:
         if word not in USED_SCHEDULER_PARAMETERS:
             text = f"{word}={value}" if value else word
             found.append(("SchedulerParameters", text, conf.lines["SchedulerParameters"], _NO_SUCH_WORD))
+    if conf.values.get("SelectType", "").lower() == "select/linear":
+        found.append(("SelectType", "select/linear", conf.lines.get("SelectType", 0), _LINEAR))
+    if "GANG" in conf.preempt_mode.upper().split(","):
+        found.append(("PreemptMode", conf.preempt_mode, conf.lines.get("PreemptMode", 0), _GANG))
     for partition in conf.partitions:
-        shared = partition.get("OverSubscribe", partition.get("Shared", "NO")).upper().partition(":")[0]
-        if shared in ("YES", "FORCE"):
-            found.append((f"PartitionName={partition['PartitionName']}: OverSubscribe", shared, 0, _NO_SHARED_CORES))
+        name = f"PartitionName={partition['PartitionName']}"
+        if "SelectTypeParameters" in partition:
+            found.append((f"{name}: SelectTypeParameters", partition["SelectTypeParameters"], 0, _PARTITION_UNIT))
     return found
 
 

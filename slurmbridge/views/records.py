@@ -138,6 +138,7 @@ class JobRecord:
     derived_exit_status: int = 0
     failed_node: str = ""
     restarts: int = 0
+    launch_failures: int = 0                  # since it was submitted or released (MaxBatchRequeue)
     requeue: bool = True
     dependency: str = ""                      # remaining dependencies as scontrol shows them
     comment: str = ""
@@ -221,6 +222,7 @@ class NodeRecord:
     mem_alloc_mb: int = 0
     gres_alloc: dict[str, tuple[int, ...]] = field(default_factory=dict)   # "gpu:a100" -> indices in use
     job_ids: set[int] = field(default_factory=set)
+    core_jobs: dict[int, int] = field(default_factory=dict)                # core -> jobs that have it
     owner_uid: int | None = None
 
 

@@ -185,6 +185,13 @@ def test_lint_names_every_unused_key_once_with_its_meaning(tmp_path: Path) -> No
                      "SchedulerParameters": ("frob=1", 5)}
 
 
+def test_lint_says_what_of_sharing_is_not_there(tmp_path: Path) -> None:
+    conf = read(tmp_path, HEAD + "SelectType=select/linear\nPreemptMode=GANG\nNodeName=a\n"
+                "PartitionName=p Nodes=a OverSubscribe=FORCE:2 SelectTypeParameters=CR_Core ExclusiveTopo=YES\n")
+    assert [key for key, *_ in lint(conf)] == [
+        "PartitionName: ExclusiveTopo", "SelectType", "PreemptMode", "PartitionName=p: SelectTypeParameters"]
+
+
 def test_the_default_configuration_is_four_nodes_of_this_machine(tmp_path: Path) -> None:
     conf = read(tmp_path, default_conf_text(Machine(6, 8000, "box")))
     assert [(n.name, n.cpus, n.real_memory_mb) for n in conf.nodes.values()] == [

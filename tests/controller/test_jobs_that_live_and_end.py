@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import pytest
-from lab import ALICE, BOB, ROOT, Lab, in_lab
+from lab import ALICE, BOB, INVOCATION, ROOT, Lab, in_lab
 
+from slurmbridge.cluster.port import Event, LaunchOrder
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 
@@ -284,3 +285,30 @@ def test_usage_accrues_while_jobs_run() -> None:
         usage = {record.user or record.account: record.usage_raw for record in records}
         assert usage["alice"] == pytest.approx(2 * 100, rel=0.02) and usage["phys"] == usage["alice"]
     in_lab(story)
+
+
+def test_a_job_that_cannot_be_launched_again_and_again_is_held() -> None:
+    async def story(lab: Lab) -> None:
+        async def fails(order: LaunchOrder) -> None:
+            lab.engine._events.put_nowait(Event("launch_failed", order.run, lab.now, data={"node": "n1"}, sequence=1))
+
+        lab.engine.launch = fails  # type: ignore[method-assign]
+        job_id = await lab.submit()
+        await lab.settle()
+        assert lab.shown(job_id) == "PENDING BeginTime"
+        await lab.advance(130)
+        assert lab.shown(job_id) == "REQUEUE_HOLD JobHoldMaxRequeue"
+        assert lab.job(job_id).reason_desc == "launch failure limit exceeded requeued held"
+        assert (lab.job(job_id).priority, lab.job(job_id).restarts) == (0, 2)
+        await lab.advance(1000)
+        assert lab.shown(job_id) == "REQUEUE_HOLD JobHoldMaxRequeue"
+    in_lab(story, "MaxBatchRequeue=2\n")
+
+
+def test_a_partition_takes_jobs_from_its_allocating_nodes_only() -> None:
+    async def story(lab: Lab) -> None:
+        job_id = await lab.submit(partitions=("here",))
+        assert lab.job(job_id).partition == "here"
+        await refused(errors.ESLURM_ACCESS_DENIED, lab.submit(partitions=("there",)))
+    in_lab(story, f"PartitionName=here Nodes=n1 AllocNodes=login[1-2],{INVOCATION.host}\n"
+                  "PartitionName=there Nodes=n1 AllocNodes=login[1-2]\n")

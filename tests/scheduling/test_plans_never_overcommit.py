@@ -8,7 +8,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmbridge.scheduling.columns import ClusterColumns, NodeShare, NodeSpec, Partition, RunningJob
+from slurmbridge.scheduling.columns import (
+    ClusterColumns,
+    NodeShare,
+    NodeSpec,
+    Partition,
+    RunningJob,
+    takes_request,
+)
 from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.passes import Refusal, admit, backfill_pass, main_pass, plan
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
@@ -20,6 +27,7 @@ from slurmbridge.slurm.jobspec import JobRequest
 NOW_S = 1_800_000_000
 MINUTE_S = 60
 DEFAULTS = Defaults(mem_per_cpu_mb=1000)
+SHARING = (("NO", 1), ("YES", 2), ("FORCE", 1), ("FORCE", 2), ("FORCE", 3))
 
 
 @dataclass
@@ -38,7 +46,7 @@ class World:
             shape = self.queue.shapes[self.queue.shape[row]]
             self.columns.apply_start(RunningJob(
                 start.job_id, start.partition, start.shares, self.now_s + start.time_limit_s, self.now_s,
-                uid=int(self.queue.uid[row]), whole_node=shape.whole_node))
+                uid=int(self.queue.uid[row]), whole_node=shape.whole_node, oversubscribe=shape.oversubscribe))
         for job_id in {start.job_id for start in answer.starts} | set(answer.held):
             self.queue.remove(job_id)
 
@@ -77,16 +85,20 @@ def requests(draw: st.DrawFn) -> JobRequest:
     if gpus is not None:
         setattr(request, *gpus)
     request.exclusive = draw(st.sampled_from([None, None, None, "exclusive", "user"]))
+    request.oversubscribe = request.exclusive is None and draw(st.booleans())
     request.constraint = draw(st.sampled_from([None, None, "x", "x&y", "[x|y]"]))
     return request
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def worlds(draw: st.DrawFn, kinds: tuple[tuple[str, int], ...] = (("NO", 1),)) -> World:
+    """``kinds``: OverSubscribe of partitions."""
     specs = draw(nodes())
     names = [node.name for node in specs]
-    columns = ClusterColumns(specs, [Partition("all", frozenset(names)),
-                                     Partition("part", frozenset(names[:max(1, len(names) // 2)]), tier=2)])
+    columns = ClusterColumns(specs, [
+        Partition("all", frozenset(names), over_subscribe=(kind := draw(st.sampled_from(kinds)))[0], max_share=kind[1]),
+        Partition("part", frozenset(names[:max(1, len(names) // 2)]), tier=2,
+                  over_subscribe=(kind := draw(st.sampled_from(kinds)))[0], max_share=kind[1])])
     world = World(columns, QueueColumns())
     for i, request in enumerate(draw(st.lists(requests(), min_size=5, max_size=14)), 1):
         shape = shape_of(request, DEFAULTS)
@@ -100,6 +112,10 @@ def worlds(draw: st.DrawFn) -> World:
     return world
 
 
+def shares_cores(columns: ClusterColumns, job: RunningJob) -> bool:
+    return takes_request(columns.partitions[job.partition], oversubscribe=job.oversubscribe)
+
+
 def check_nothing_twice(columns: ClusterColumns) -> None:
     """Recounts from the shares alone."""
     held: dict[str, list[tuple[RunningJob, NodeShare]]] = {}
@@ -110,7 +126,11 @@ def check_nothing_twice(columns: ClusterColumns) -> None:
     for name, holders in held.items():
         i = columns.index[name]
         cores = Counter(core for _, share in holders for core in share.cores)
-        assert max(cores.values()) == 1
+        by_partition = Counter((job.partition, core) for job, share in holders for core in share.cores)
+        assert all(count <= columns.partitions[partition].max_share for (partition, _), count in by_partition.items())
+        alone = {core for job, share in holders for core in share.cores if not shares_cores(columns, job)}
+        assert all(cores[core] == 1 for core in alone)
+        assert {core for core, busy in enumerate(columns.use.core_busy[i, :columns.cores[i]]) if busy} == set(cores)
         assert set(cores) <= set(range(int(columns.cores[i])))
         assert all(share.cpus <= len(share.cores) * columns.threads[i] for _, share in holders)
         assert sum(share.mem_mb for _, share in holders) <= columns.mem_mb[i]
@@ -119,7 +139,7 @@ def check_nothing_twice(columns: ClusterColumns) -> None:
         assert all(count == 1 for count in devices.values())
         total = sum(int(column[i]) for column in columns.gres_total)
         assert all(0 <= device < total for _, device in devices)
-        if any(job.whole_node == "exclusive" for job, _ in holders):
+        if any(job.whole_node == "exclusive" and not columns.partitions[job.partition].forced for job, _ in holders):
             assert len(holders) == 1
         owners = {job.uid for job, _ in holders if job.whole_node == "user"}
         assert not owners or {job.uid for job, _ in holders} == owners
@@ -147,6 +167,17 @@ def check_promises(world: World, answer: Plan) -> None:
                 assert world.now_s + start.time_limit_s <= promise.start_s
 
 
+@settings(max_examples=40, deadline=None)
+@given(worlds(SHARING))
+def test_cores_are_shared_by_as_many_jobs_as_the_partition_says_and_nothing_else_is(world: World) -> None:
+    """Memory and devices are never shared; jobs that share no core are alone on theirs."""
+    for _ in range(4):
+        for run in (main_pass, backfill_pass):
+            world.apply(run(world.snapshot()))
+            check_nothing_twice(world.columns)
+        world.let_jobs_end(5 * MINUTE_S)
+
+
 @settings(max_examples=60, deadline=None)
 @given(worlds(), st.sampled_from(["separate", "together"]))
 def test_plans_give_nothing_twice_and_keep_promises(world: World, way: str) -> None:
@@ -163,7 +194,7 @@ def test_plans_give_nothing_twice_and_keep_promises(world: World, way: str) -> N
 
 
 @settings(max_examples=40, deadline=None)
-@given(worlds())
+@given(st.one_of(worlds(), worlds(SHARING)))
 def test_ended_jobs_leave_the_cluster_as_it_was(world: World) -> None:
     before = world.columns.use.copy()
     world.apply(plan(world.snapshot()))
