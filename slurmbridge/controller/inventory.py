@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from slurmbridge.slurm import conf_values as values
+from slurmbridge.slurm import spec_cores
 from slurmbridge.slurm.hostlist import HostlistError, compress, expand
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.slurm.settings import NodeLine, SlurmConf
@@ -48,6 +49,8 @@ def make_nodes(conf: SlurmConf, now_s: float) -> dict[str, NodeRecord]:
 
 def _node(line: NodeLine, now_s: float) -> NodeRecord:
     kernel = os.uname()
+    kept = spec_cores.specialized(line.core_spec_count, line.cpu_spec_list, line.sockets, line.cores_per_socket,
+                                  line.threads_per_core)
     record = NodeRecord(
         name=line.name, cpus=line.cpus, boards=line.boards, sockets=line.sockets,
         cores_per_socket=line.cores_per_socket,
@@ -55,8 +58,8 @@ def _node(line: NodeLine, now_s: float) -> NodeRecord:
         weight=line.weight, features=line.features, gres=dict(line.gres), gres_text=line.gres_text,
         address=line.address, host_name=line.host_name, port=line.port, arch=kernel.machine,
         os=f"{kernel.sysname} {kernel.release} {kernel.version}", boot_s=boot_time_s(), daemon_start_s=now_s,
-        last_busy_s=now_s, mem_spec_limit_mb=line.mem_spec_limit_mb, core_spec_count=line.core_spec_count,
-        cpu_spec_list=line.cpu_spec_list)
+        last_busy_s=now_s, mem_spec_limit_mb=line.mem_spec_limit_mb, core_spec_count=len(kept),
+        cpu_spec_list=spec_cores.cpu_list(kept, line.threads_per_core))
     set_conf_state(record, line.state, line.reason, now_s)
     return record
 

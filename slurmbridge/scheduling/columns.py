@@ -41,7 +41,7 @@ class NodeSpec:
     weight: int = 1
     features: tuple[str, ...] = ()
     gres: tuple[tuple[str, str, int], ...] = ()
-    core_spec_count: int = 0
+    spec_cores: tuple[int, ...] = ()          # kept for the system
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +222,10 @@ class ClusterColumns:
                        np.zeros(count, dtype=np.bool_), np.full(count, NO_USER, dtype=np.int64),
                        np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_), {}, core_busy, gres_busy)
         for i, node in enumerate(nodes):
-            self._take_specialized_cores(i, node.core_spec_count)
+            self._take_specialized_cores(i, node.spec_cores)
         self.socket_cores: IntArray = self.use.socket_free.copy()      # without specialized ones
+        kept = np.array([len(node.spec_cores) for node in nodes], dtype=np.int64)
+        self.job_cpus: IntArray = self.cpus - kept * self.threads      # all that jobs can have
         for partition in partitions:
             self.set_partition(partition)
 
@@ -257,8 +259,8 @@ class ClusterColumns:
         """Number of a device kind. Raises KeyError when no node has it."""
         return self._kind_index[name, kind_type]
 
-    def _take_specialized_cores(self, i: int, count: int) -> None:
-        for core in range(int(self.cores[i]) - 1, int(self.cores[i]) - 1 - count, -1):
+    def _take_specialized_cores(self, i: int, cores: tuple[int, ...]) -> None:
+        for core in cores:
             self.use.core_busy[i, core] = True
             self.use.socket_free[i, core // self.cores_per_socket[i]] -= 1
 

@@ -122,7 +122,7 @@ def allocate(question: Question, fit: Fit, choice: Choice, use: Use) -> tuple[No
         if picked is None:
             return None
         tpc = int(question.columns.threads[node])
-        given = int(question.columns.cpus[node]) if question.whole else (
+        given = int(question.columns.job_cpus[node]) if question.whole else (
             len(picked) * tpc if question.settings.select_unit != "cpu" else int(cpus[k]))
         memory = _memory(question, node, _memory_cpus(question, given, tpc, len(picked)), devices[k], use)
         if memory is None:

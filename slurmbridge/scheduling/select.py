@@ -165,6 +165,6 @@ def sized(question: Question, fitted: Fit, choice: Choice) -> Selected | None:
     columns, nodes = question.columns, fitted.nodes[choice.at]
     chosen = _mask(question, fitted, choice)
     if question.whole:
-        return Selected(chosen, int(columns.cpus[nodes].sum()))
+        return Selected(chosen, int(columns.job_cpus[nodes].sum()))
     tpc = columns.threads[nodes]
     return Selected(chosen, int((-(-laid[1] // fitted.threads[choice.at]) * tpc).sum()))
