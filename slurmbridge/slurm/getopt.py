@@ -22,16 +22,16 @@ class LongOption(NamedTuple):
 class OptionTable:
     """The options of one command, prepared once.
 
-    ``short`` is getopt's option string without a leading "+" or "-". Long names in ``exact_only`` are accepted in
-    full only and never make an abbreviation ambiguous.
+    ``short`` is getopt's option string without a leading "+" or "-". ``plugin``: long options of plugins. They
+    may be abbreviated where that is no abbreviation of the command's own; where it is one of both, it is ambiguous.
     """
 
-    __slots__ = ("by_name", "exact_only", "long", "short")
+    __slots__ = ("by_name", "long", "plugin", "short")
 
-    def __init__(self, short: str, long: Sequence[LongOption], exact_only: Sequence[LongOption] = ()) -> None:
+    def __init__(self, short: str, long: Sequence[LongOption], plugin: Sequence[LongOption] = ()) -> None:
         self.long = tuple(long)
-        self.by_name = {option.name: option for option in reversed(self.long)}
-        self.exact_only = {option.name: option for option in exact_only}
+        self.plugin = tuple(plugin)
+        self.by_name = {option.name: option for option in reversed((*self.long, *self.plugin))}
         self.short: dict[str, int] = {}
         index = 0
         while index < len(short):
@@ -92,9 +92,11 @@ class Parser:
 
     def _long(self, word: str) -> tuple[str, str | None]:
         name, equals, value = word.partition("=")
-        found = self._table.by_name.get(name) or self._table.exact_only.get(name)
+        found = self._table.by_name.get(name)
         if found is None:
             candidates = [option for option in self._table.long if option.name.startswith(name)]
+            if len({option[1:] for option in candidates}) < 2:
+                candidates += [option for option in self._table.plugin if option.name.startswith(name)]
             if not candidates:
                 self.index += 1
                 return self._fail(f"unrecognized option '--{word}'")

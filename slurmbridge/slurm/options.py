@@ -223,7 +223,7 @@ PYXIS: tuple[Option, ...] = tuple(
         ("container-remap-root", 0), ("no-container-remap-root", 0), ("container-entrypoint", 0),
         ("no-container-entrypoint", 0), ("container-entrypoint-log", 0), ("container-writable", 0),
         ("container-readonly", 0), ("container-env", 1), ("container-unshare", 1)))
-"""Pyxis' options: accepted in full spelling only, so that Slurm's own abbreviations keep their meaning."""
+"""Pyxis' options. What is ambiguous in a Slurm without them is said in its words."""
 
 
 def options_of(command: str) -> dict[str, Option]:

@@ -70,6 +70,13 @@ def test_two_names_of_one_option_are_never_ambiguous() -> None:
     assert (found, operands, error) == ([("cpu-bind", "cores")], ["cmd", "-n2"], "")
 
 
-def test_pyxis_options_count_in_full_only() -> None:
-    assert parse_all("sbatch", ["--container-image=a"], table_of("sbatch"))[0] == [("container-image", "a")]
-    assert parse_all("sbatch", ["--container-i=a"], table_of("sbatch"))[0] == [("container-id", "a")]
+@pytest.mark.parametrize(("word", "option"), [
+    ("--container-image=a", ("container-image", "a")), ("--container-im=a", ("container-image", "a")),
+    ("--container-w=/x", None), ("--container-wo=/x", ("container-workdir", "/x")),
+    ("--no-container-m", ("no-container-mount-home", None)), ("--container-mo=a", None),
+    ("--container-mounts=a", ("container-mounts", "a")), ("--container-i=a", None),
+    ("--container-id=a", ("container-id", "a")), ("--container=a", ("container", "a"))])
+def test_pyxis_options_are_abbreviated_too(word: str, option: tuple[str, str | None] | None) -> None:
+    found, _, error = parse_all("sbatch", [word], table_of("sbatch"))
+    assert found == ([option] if option else [])
+    assert ("is ambiguous" in error) == (option is None)
