@@ -103,8 +103,9 @@ def check_whole_array(text: str, world: World) -> None:
     """What counts for an array as a whole. Raises SlurmError(ESLURM_NOT_SUPPORTED)."""
     records = named(text, world)
     if "_" in text or not is_of_array(text, records, world):
-        raise SlurmError(errors.ESLURM_NOT_SUPPORTED,
-                         details=("Update of ArrayTaskThrottle is only allowed on ArrayJobId",))
+        error = SlurmError(errors.ESLURM_NOT_SUPPORTED,
+                           details=("Update of ArrayTaskThrottle is only allowed on ArrayJobId",))
+        raise errors.ArrayAnswers(((text, error),)) if "_" in text else error
 
 
 def tell_tasks(array_id: int, records: Sequence[JobRecord], refused: Mapping[int, SlurmError],

@@ -114,7 +114,10 @@ class ControllerActs:
         if task_ids is not None:
             cancelling = signal in (None, signals.SIGKILL) and step_id is None
             access.check_may_change(caller, access.task_records(job_id, task_ids, world, split=False), world)
-            jobs = access.task_records(job_id, task_ids, world, split=cancelling)
+            if cancelling and self._drop_waiting(job_id, task_ids):
+                await self._durable()
+                return
+            jobs = access.task_records(job_id, task_ids, world, split=False)
         else:
             jobs = access.named(str(job_id), world)
         access.check_may_change(caller, jobs, world)
@@ -132,6 +135,18 @@ class ControllerActs:
         await self._durable()
         if failure is not None and not done:
             raise failure
+
+    def _drop_waiting(self, array_id: int, task_ids: Sequence[int]) -> bool:
+        """Cancels those of the tasks that wait in the array's record, unless they are all of it. Whether that was all
+        there was to do."""
+        wanted = sum(1 << task for task in set(task_ids))
+        rest = next((job for job in self._world.jobs.array(array_id) if job.array_pending), None)
+        dropped = (rest.array_pending or 0) & wanted if rest is not None else 0
+        if rest is None or not dropped or dropped == rest.array_pending:
+            return False
+        queueing.drop_tasks(self._world, rest, dropped)
+        self._life.judge_dependents()
+        return all(self._world.jobs.task(array_id, task) is None for task in task_ids)
 
     async def _signal_job(self, caller: Identity, job: JobRecord, signal: int | None, *, batch_only: bool,
                           full: bool, alone: bool) -> None:

@@ -193,9 +193,6 @@ class Judge:
             own = self._records(test.job_id, job.array_task_id)
             if own:
                 over, well = is_over(own[0]), own[0].state == states.COMPLETED
-        unsplit = job.array_pending is not None and job.array_task_id is None
-        if test.kind == "aftercorr" and over and not well and unsplit:
-            return UNFULFILLED                # each task is judged on its own once it is split off
         return UNFULFILLED if not over else FULFILLED if well else FAILED
 
 

@@ -165,6 +165,13 @@ class JobStore(Mapping[int, JobRecord]):
         self.add(task)
         return task
 
+    def drop(self, meta: JobRecord, tasks: int) -> None:
+        """These tasks (a bitmap), not all of them, leave a pending array and are none any more."""
+        before = tasks_of(meta)
+        meta.array_pending = (meta.array_pending or 0) & ~tasks
+        self.count += tasks_of(meta) - before
+        self.refile(meta)
+
     def running_tasks(self, array_job_id: int) -> int:
         return sum(1 for job in self._arrays.get(array_job_id, {}).values() if job.job_id in self.active)
 

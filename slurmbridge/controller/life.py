@@ -302,7 +302,7 @@ class JobLife:
             job.priority_fixed = False
             job.reason = "JobHeldUser"
             if cause.uid is not None:         # somebody asked for it
-                job.reason_desc = f"job requeued in {'special exit' if cause.special_exit else 'held'} state"
+                job.reason_desc = f"job requeued in {'held' if cause.hold else 'special exit'} state"
             if cause.special_exit:
                 job.flags.add(states.SPECIAL_EXIT)
 
@@ -407,6 +407,10 @@ class JobLife:
                 continue
             given = dependencies.parse(job.dependency, world.conf.max_array_size)
             after, verdict = judge.test(job, given)
+            if verdict and (job.array_pending or 0).bit_count() > 1 and any(
+                    test.kind == "aftercorr" for test in given.tests):
+                waiting += self._apart(job)   # each task waits for its own counterpart
+                continue
             text = "" if not verdict else str(after)
             if text != job.dependency:
                 job.dependency = text
@@ -422,6 +426,11 @@ class JobLife:
                 world.jobs.refile(job)
                 queueing.refresh(world, job)
                 world.wake()
+
+    def _apart(self, job: JobRecord) -> list[JobRecord]:
+        """Every task of a waiting array as a record of its own."""
+        bitmap = job.array_pending or 0
+        return [self.world.split(job, task) for task in range(bitmap.bit_length()) if bitmap >> task & 1]
 
     def _never(self, job: JobRecord) -> None:
         job.reason = "DependencyNeverSatisfied"

@@ -334,6 +334,14 @@ def split(world: World, job: JobRecord, task: int) -> JobRecord:
     return record
 
 
+def drop_tasks(world: World, job: JobRecord, tasks: int) -> None:
+    """Tasks (a bitmap) that are cancelled out of a waiting array leave no record, as in Slurm."""
+    world.jobs.drop(job, tasks)
+    world.limits.job_entered_queue(job)
+    refresh(world, job)
+    world.journal.job(job)
+
+
 # --- answers for submissions
 def refusal(world: World, job: JobRecord) -> SlurmError | None:
     """Slurm's error for a job that none of its partitions can ever run. Else the job gets the reason it waits for."""

@@ -131,8 +131,7 @@ REFUSED: dict[tuple[Phase, Event], str] = {
     (Phase.REQUEUING, Event.RESUME): "ESLURM_JOB_PENDING",
     (Phase.STARTING, Event.SUSPEND): "ESLURM_JOB_NOT_RUNNING",
     (Phase.STARTING, Event.RESUME): "ESLURM_DISABLED",
-    (Phase.SUSPENDED, Event.SUSPEND): "ESLURM_DISABLED",
-    (Phase.RUNNING, Event.RESUME): "ESLURM_DISABLED",
+    (Phase.RUNNING, Event.RESUME): "ESLURM_JOB_NOT_SUSPENDED",
     (Phase.STOPPING, Event.SUSPEND): "ESLURM_ALREADY_DONE",
     (Phase.STOPPING, Event.RESUME): "ESLURM_ALREADY_DONE",
     (Phase.STOPPING, Event.CANCEL): "ESLURM_ALREADY_DONE",
@@ -145,7 +144,8 @@ IGNORED: frozenset[tuple[Phase, Event]] = frozenset(
     (phase, event) for phase in Phase for event in Event
     if (phase, event) not in TABLE and (phase, event) not in REFUSED
     and (event in {Event.START, Event.STARTED, Event.LAUNCH_FAILED, Event.EXITED, Event.FINISHED, Event.TIME_OUT,
-                   Event.DEADLINE, Event.NODE_FAILED, Event.PREEMPT, Event.ABANDON, Event.ABANDON_NODE, Event.PURGE}))
+                   Event.DEADLINE, Event.NODE_FAILED, Event.PREEMPT, Event.ABANDON, Event.ABANDON_NODE, Event.PURGE}
+         or (phase, event) == (Phase.SUSPENDED, Event.SUSPEND)))
 
 
 class Refusal(Exception):

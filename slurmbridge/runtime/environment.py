@@ -12,6 +12,7 @@ from slurmbridge.runtime.layout import Distribution, lay_out, task_capacity, tas
 from slurmbridge.runtime.order import NodeShare, RunOrder
 from slurmbridge.slurm import hostlist
 from slurmbridge.slurm.jobspec import JobRequest
+from slurmbridge.slurm.option_texts import split_tokens
 from slurmbridge.slurm.words import CpuFrequency
 
 BY_NAME = cmp_to_key(hostlist.natural_compare)
@@ -175,6 +176,8 @@ def _option_variables(request: JobRequest) -> dict[str, str]:
         "SLURM_OPEN_MODE": {"append": "a", "truncate": "t"}.get(request.open_mode or ""),
         "SLURM_OVERCOMMIT": "1" if request.overcommit else None,
         "SLURM_PROFILE": request.profile,
+        "SLURM_NETWORK": request.network,
+        "SLURM_JOB_SEGMENT_SIZE": str(request.segment_size) if request.segment_size else None,
         "SLURM_CPU_FREQ_REQ": str(CpuFrequency(*request.cpu_freq)) if request.cpu_freq else None,
     }
     return {name: value for name, value in found.items() if value}
@@ -189,7 +192,7 @@ def export_filter(env: Mapping[str, str], export: str | None) -> dict[str, str]:
     """What ``srun --export`` lets through: everything, or the named variables next to SLURM_* and SPANK_*."""
     chosen: dict[str, str] = {}
     everything = export is None
-    for token in split_quoted(export or ""):
+    for token in split_tokens(export or "")[0]:
         if token.upper() == "ALL":
             everything = True
         if token.upper() in ("NONE", "NIL"):
@@ -202,25 +205,6 @@ def export_filter(env: Mapping[str, str], export: str | None) -> dict[str, str]:
     if everything:
         return {**chosen, **env}              # srun's own value wins over NAME=value
     return chosen | {name: value for name, value in env.items() if name.startswith(("SLURM", "SPANK_"))}
-
-
-def split_quoted(text: str) -> list[str]:
-    """At commas outside quotes; the quotes go."""
-    tokens, token, quote = [], "", ""
-    for char in text:
-        if quote:
-            if char == quote:
-                quote = ""
-            else:
-                token += char
-        elif char in "'\"":
-            quote = char
-        elif char == ",":
-            tokens.append(token)
-            token = ""
-        else:
-            token += char
-    return [item for item in [*tokens, token] if item]
 
 
 @dataclass(frozen=True, slots=True)

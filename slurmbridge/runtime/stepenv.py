@@ -38,6 +38,7 @@ def option_variables(opts: OptionSet, request: StepRequest, umask: int) -> dict[
         "SLURM_GPUS_PER_NODE": opts["gpus_per_node"],
         "SLURM_GPUS_PER_SOCKET": opts["gpus_per_socket"],
         "SLURM_GPU_FREQ": opts["gpu_freq"],
+        "SLURMD_TRES_FREQ": f"gpu:{opts['gpu_freq']}" if opts["gpu_freq"] else None,
         "SLURM_MEM_PER_GPU": opts["mem_per_gpu"],
         "SLURM_CPUS_PER_GPU": opts["cpus_per_gpu"] or None,
         "SLURM_TRES_BIND": opts["tres_bind"],

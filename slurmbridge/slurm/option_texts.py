@@ -143,3 +143,27 @@ def _completions(options: list[Option], query: str) -> str:
         if long and query in flag:
             found += ([flag], [flag + "="], [flag + "=", flag + " "])[option.argument]
     return "".join(line + "\n" for line in found) + "\n" if found else ""
+
+
+def split_tokens(text: str) -> tuple[list[str], str]:
+    """(tokens of a value of --export, what is left behind a quote that does not end): split at commas outside quotes; a
+    token that is quoted as a whole loses its quotes."""
+    tokens: list[str] = []
+    start, rest = 0, ""
+    single = double = False
+    for index in range(len(text) + 1):
+        char = text[index:index + 1]
+        if char == "'":
+            single = not single
+        elif char == '"':
+            double = not double
+        elif char in (",", "") and not single and not double:
+            token = text[start:index]
+            if len(token) > 1 and token[0] == token[-1] and token[0] in "'\"":
+                token = token[1:-1]
+            tokens.append(token)
+            start = index + 1
+        elif char == "":
+            rest = text[start:]
+            tokens.append(rest)
+    return [token for token in tokens if token], rest

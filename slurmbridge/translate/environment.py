@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 
 from slurmbridge.slurm.asking import Asking
+from slurmbridge.slurm.option_texts import split_tokens
 from slurmbridge.slurm.option_values import ClientExit, OptionSet
 from slurmbridge.translate.call import Call
 
@@ -97,31 +98,16 @@ def _slurm_only(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _tokens(opts: OptionSet, text: str) -> list[str]:
-    """Splits at commas outside quotes; a token that is quoted as a whole loses its quotes."""
-    tokens: list[str] = []
-    start = 0
-    single = double = False
-    for index in range(len(text) + 1):
-        char = text[index:index + 1]
-        if char == "'":
-            single = not single
-        elif char == '"':
-            double = not double
-        elif char in (",", "") and not single and not double:
-            token = text[start:index]
-            if len(token) > 1 and token[0] == token[-1] and token[0] in "'\"":
-                token = token[1:-1]
-            tokens.append(token)
-            start = index + 1
-        elif char == "":
-            opts.log.error(f"Improperly formed environment variable ({text[start:]})")
-            tokens.append(text[start:])
-    return [token for token in tokens if token]
+    tokens, rest = split_tokens(text)
+    if rest:
+        opts.log.error(f"Improperly formed environment variable ({rest})")
+    return tokens
 
 
 def _from_file(opts: OptionSet, path: str) -> Asking[dict[str, str]]:
-    """NAME=value entries, each ended by a NUL byte."""
-    data = yield path
+    """NAME=value entries, each ended by a NUL byte. ``path`` may be the number of an open file descriptor."""
+    is_descriptor = path.isdigit() and int(path) > 2      # of sbatch's own: its client reads it
+    data = yield f"/proc/self/fd/{path}" if is_descriptor else path
     if isinstance(data, OSError):
         opts.log.error(f"Could not open user environment file {path}")
         raise ClientExit(1)

@@ -226,7 +226,7 @@ class _Sbatch:
             raise ClientExit(self.error_exit)
         if opts["dependency"]:
             env["SLURM_JOB_DEPENDENCY"] = opts["dependency"]
-        if opts["export"] and opts["export"].upper() != "ALL":
+        if opts["export"] is not None and opts["export"].upper() != "ALL":
             env.setdefault("SLURM_EXPORT_ENV", opts["export"])
         if not verified:
             raise ClientExit(self.error_exit)

@@ -63,7 +63,7 @@ class Player:
         shutil.rmtree(self.work, ignore_errors=True)
 
     def put(self, text: str) -> str:
-        text = re.sub(r"\bJ(\d+)\b", lambda match: str(self.first + int(match[1])), text)
+        text = re.sub(r"(?<![A-Za-z0-9_])J(\d+)(?![0-9A-Za-z])", lambda match: str(self.first + int(match[1])), text)
         return re.sub(r"\bWORK\b", str(self.work), text)
 
     def mask(self, text: str) -> str:
