@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -177,10 +178,11 @@ def main() -> None:
     for name, count in (("nodes", 1000), ("jobs", 500), ("pods", 4), ("rounds", 2)):
         parser.add_argument(f"--{name}", type=int, default=count)
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="sbb-cluster-") as folder:
         cluster = Cluster(Path(folder))
         try:
-            cluster.up(0)
+            cluster.up(0, controllers=["--node-monitor-grace-period=1h"])     # nobody sends heartbeats
             cluster.hollow(given.nodes, gpus=0)
             wait_until(lambda: all_ready(cluster), "the hollow nodes")
             for _ in range(given.rounds):

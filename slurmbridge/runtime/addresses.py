@@ -13,6 +13,10 @@ UNIX_PATH_LIMIT = 100
 """Bytes of a socket path that every Unix takes (sun_path is 108 on Linux, 104 elsewhere)."""
 
 
+SILENT_S = 30
+"""How long the machine at the other end of a TCP connection may answer nothing at all."""
+
+
 def unix_address(path: str) -> str:
     return f"unix://{path}"
 
@@ -56,13 +60,19 @@ def listen(address: str, *, mode: int = 0o600, owner: tuple[int, int] | None = N
 
 
 async def connect(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Raises OSError."""
+    """A peer on another machine that falls silent is an error after ``SILENT_S``. Raises OSError."""
     family, target = split_address(address)
     if family == socket.AF_UNIX:
         assert isinstance(target, str)
         return await asyncio.open_unix_connection(target)
     assert isinstance(target, tuple)
-    return await asyncio.open_connection(*target)
+    reader, writer = await asyncio.open_connection(*target)
+    sock = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, SILENT_S // 2), (socket.TCP_KEEPINTVL, SILENT_S // 6),
+                          (socket.TCP_KEEPCNT, 3), (socket.TCP_USER_TIMEOUT, SILENT_S * 1000)):
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    return reader, writer
 
 
 def peer_uid(sock: socket.socket) -> int | None:

@@ -56,11 +56,11 @@ async def read_frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes] | None
     """The next frame; None at the end of the connection (also in the middle of a frame)."""
     try:
         kind, length = HEADER.unpack(await reader.readexactly(HEADER.size))
-        if length > MAX_PAYLOAD:
-            raise FrameError(f"frame of {length} bytes")
-        return kind, await reader.readexactly(length) if length else b""
-    except (asyncio.IncompleteReadError, ConnectionResetError, BrokenPipeError):
+        if length <= MAX_PAYLOAD:
+            return kind, await reader.readexactly(length) if length else b""
+    except (asyncio.IncompleteReadError, OSError):
         return None
+    raise FrameError(f"frame of {length} bytes")
 
 
 async def send(writer: asyncio.StreamWriter, data: bytes) -> None:

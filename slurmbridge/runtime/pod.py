@@ -80,12 +80,12 @@ class PodDaemon(StepDaemon):
         self._released = asyncio.Event()
 
     async def run(self) -> int:
-        self._whole: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._gang_whole: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         return await super().run()
 
     async def _run_head(self) -> int:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._evicted)
-        if not await self._whole:
+        if not await self._gang_whole:
             return 128 + signal.SIGTERM
         await super()._run_head()
         entries = self._entries()
@@ -107,8 +107,8 @@ class PodDaemon(StepDaemon):
 
     def _evicted(self) -> None:
         """The kubelet ends this pod: deleted, evicted, preempted, its node shut down."""
-        if not self._whole.done():
-            self._whole.set_result(False)
+        if not self._gang_whole.done():
+            self._gang_whole.set_result(False)
             return
         self.lost_node = self.lost_node or self.node.name
         self.terminate("NODE FAILURE", min(self.order.kill_wait_s, EVICTED_GRACE_S))
@@ -136,12 +136,12 @@ class PodDaemon(StepDaemon):
     async def _obey(self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         op = request.get("op")
         if op == "gang" and self.index == 0:
-            if not self._whole.done():
+            if not self._gang_whole.done():
                 for node, address in zip(self.order.nodes, request["addresses"]):
                     node.address = str(address)
                 if "end_by_s" in request:
                     self.end_by_s = request["end_by_s"]
-                self._whole.set_result(True)
+                self._gang_whole.set_result(True)
             await frames.send(writer, frames.encode_json(b"k", {"ok": True}))
         elif op == "follow" and self.index == 0:
             await self._follow(int(request.get("after", 0)), reader, writer)
@@ -202,6 +202,7 @@ def main(argv: list[str]) -> int:
         index = int(os.environ["JOB_COMPLETION_INDEX"])
         with_image_environment(order, image_environment(dict(os.environ)))
         preload.everything()
+        execution.find_starter()
         script, path = f"{SPOOL}/slurm_script", f"{SPOOL}/journal"
         if order.request.script is not None and index == 0:
             write_script(script, order.request.script, None)
