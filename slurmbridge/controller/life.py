@@ -364,10 +364,15 @@ class JobLife:
     # --- suspension
     def _do_suspend(self, job: JobRecord, cause: Cause, event: Event) -> None:
         job.suspend_s = self.world.now()
+        if cause.preempted:
+            job.preempt_s = job.suspend_s
         self.control("suspend", job)
 
     def _do_resume(self, job: JobRecord, cause: Cause, event: Event) -> None:
         self._count_suspension(job, self.world.now())
+        if job.job_id in self.world.columns.running:
+            self.world.columns.resume(job.job_id)
+        job.preempt_s = None
         if job.time_limit_min is not None and job.time_limit_min != UNLIMITED_MIN:
             job.end_s = (job.start_s or 0) + job.pre_suspend_s + job.time_limit_min * 60
         self.control("resume", job)

@@ -48,7 +48,7 @@ def running_job(job: JobRecord, subject: int = -1, exempt_until_s: int = 0) -> R
         job.job_id, job.partition, shares_of(job.allocation), end_of(job), int(job.start_s or 0), job.uid,
         job.request.exclusive, job.request.oversubscribe, job.priority, job.qos, job.account, subject,
         job.request.reservation, tuple(licenses(job.request.licenses or "").items()), exempt_until_s,
-        job.state == states.SUSPENDED, bool(job.requeue and job.request.batch))
+        requeue=bool(job.requeue and job.request.batch))
 
 
 def occupy(job: JobRecord, nodes: Mapping[str, NodeRecord]) -> None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import time
 from collections.abc import Sequence
 
+from slurmbridge.cluster.port import RunId
 from slurmbridge.controller import aside, pass_input, queueing
 from slurmbridge.controller.jobs import lowest_task, note_wait
 from slurmbridge.controller.late_plans import noted, prune
@@ -61,6 +63,7 @@ class Passes:
         self._planned = None                      # nodes that the last backfill pass keeps for somebody
         self._described: set[int] = set()         # jobs whose reason carries a text
         self._preempting: dict[int, set[int]] = {}               # job that waits for those it preempted
+        self._signals: set[asyncio.Task[None]] = set()
         self.stopped = False                      # nothing starts any more
         self.configure()
         self._burst: asyncio.TimerHandle | None = None
@@ -122,7 +125,10 @@ class Passes:
     def once(self) -> None:
         """One main pass and, when it left somebody waiting, one backfill pass."""
         world = self._world
+        if self._world.accrual.limited:
+            self._accrue()
         self.update_priorities()
+        self._resume()
         if not len(world.queue) or self.stopped or world.journal.trouble:
             return
         if world.nodes_returned and self._with_backfill:
@@ -192,6 +198,12 @@ class Passes:
             self._aside = None
         self._backfilled(time.perf_counter() - began)
 
+    def _accrue(self) -> None:
+        world = self._world
+        for job in world.accrual.run(list(world.jobs.pending.values()), world.now()):
+            world.priorities.track(job)
+            world.journal.job(job)
+
     def update_priorities(self) -> None:
         world = self._world
         changed = world.priorities.refreshed(world.jobs.pending, world.now(), world.jobs.take_refiled())
@@ -205,7 +217,8 @@ class Passes:
     def _snapshot(self) -> Snapshot:
         world = self._world
         for job_id, victims in list(self._preempting.items()):
-            if job_id not in world.queue or victims.isdisjoint(world.columns.running):
+            running = world.columns.running
+            if job_id not in world.queue or all(one not in running or running[one].suspended for one in victims):
                 del self._preempting[job_id]
         return pass_input.snapshot(world, planned=self._planned, preempting=self._preempting)
 
@@ -332,23 +345,63 @@ class Passes:
             return None
         return record
 
+    def _resume(self) -> None:
+        """Jobs that were suspended for others go on once nobody has their cores any more."""
+        columns = self._world.columns
+        for job_id in columns.suspended:
+            job = self._world.jobs.active.get(job_id)
+            if job is not None and columns.may_resume(job_id):
+                columns.resume(job_id)
+                with contextlib.suppress(SlurmError):
+                    self._life.apply(job, Event.RESUME)
+
     def _preempt(self, start: Start) -> None:
-        """Victims end first; the preemptor starts once they are gone."""
+        """Victims end first, or stop; the preemptor starts once their resources are free."""
         world = self._world
         self._preempting[start.job_id] = set(start.preempted)
         for victim_id in start.preempted:
             victim = world.jobs.active.get(victim_id)
             if victim is None or phase_of(victim) in (Phase.STOPPING, Phase.REQUEUING):
                 continue
-            mode = preempt_mode(world, victim)
-            cause = Cause(preempted=True, grace_s=float(grace_time(world, victim)) or None)
-            with contextlib.suppress(SlurmError):
-                if "REQUEUE" in mode and victim.request.batch and victim.requeue:
-                    self._life.apply(victim, Event.REQUEUE, cause)
-                elif "SUSPEND" in mode:
-                    self._life.apply(victim, Event.SUSPEND, cause)
-                else:
-                    self._life.apply(victim, Event.PREEMPT, cause)
+            grace_s = float(grace_time(world, victim))
+            if "SUSPEND" not in preempt_mode(world, victim) and grace_s:
+                self._warn(victim, grace_s)
+            else:
+                self._take(victim)
+
+    def _warn(self, victim: JobRecord, grace_s: float) -> None:
+        """GraceTime: the steps get SIGTERM, and the job has so long to end by itself."""
+        loop, run = asyncio.get_running_loop(), self._world.run_of(victim)
+        if victim.preempt_s is not None:
+            return
+        victim.preempt_s = self._world.now()
+
+        def over() -> None:
+            job = self._world.jobs.active.get(victim.job_id)
+            if job is not None and self._world.run_of(job) == run and not self.stopped:
+                self._take(job)
+        loop.call_later(grace_s, over)
+        for number in (signal.SIGCONT, signal.SIGTERM):
+            task = loop.create_task(self._signal(run, number))
+            self._signals.add(task)
+            task.add_done_callback(self._signals.discard)
+
+    async def _signal(self, run: RunId, number: int) -> None:
+        with contextlib.suppress(SlurmError):
+            await self._world.engine.signal(run, number, steps=True, batch=False)
+
+    def _take(self, victim: JobRecord) -> None:
+        world = self._world
+        mode, cause = preempt_mode(world, victim), Cause(preempted=True)
+        with contextlib.suppress(SlurmError):
+            if "REQUEUE" in mode and victim.request.batch and victim.requeue:
+                self._life.apply(victim, Event.REQUEUE, cause)
+            elif "SUSPEND" in mode:
+                if self._life.apply(victim, Event.SUSPEND, cause) and victim.job_id in world.columns.running:
+                    world.columns.suspend(victim.job_id)
+                    world.wake()
+            else:
+                self._life.apply(victim, Event.PREEMPT, cause)
 
 
 def preempt_mode(world: World, job: JobRecord) -> str:

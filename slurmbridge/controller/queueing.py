@@ -215,10 +215,8 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
         job.reason, job.reason_desc = refused[1], refused[2]
     elif job.reason_desc and job.reason in ("InvalidQOS", "InvalidAccount"):
         job.reason, job.reason_desc = "None", ""
-    if can_start and job.accrue_s is None:
-        job.accrue_s = now
-        if job.eligible_s is None:
-            job.eligible_s = now
+    if can_start:
+        _gains_age(world, job, now)
     return result
 
 
@@ -305,10 +303,15 @@ def becomes_eligible(world: World, job: JobRecord) -> None:
 def _set_eligible(world: World, job: JobRecord) -> None:
     now = world.now()
     if job.priority and not job.dependency and (job.eligible_s is None or job.eligible_s <= now):
-        if job.eligible_s is None:
-            job.eligible_s = now
-        if job.accrue_s is None:
-            job.accrue_s = now
+        _gains_age(world, job, now)
+
+
+def _gains_age(world: World, job: JobRecord, now_s: float) -> None:
+    """The job is eligible; where the number of jobs that gain age is limited, passes choose them."""
+    if job.eligible_s is None:
+        job.eligible_s = now_s
+    if job.accrue_s is None and not world.accrual.limited:
+        job.accrue_s = now_s
 
 
 def reprioritize(world: World, job: JobRecord) -> None:

@@ -45,7 +45,11 @@ def restore_jobs(world: World, jobs: dict[int, JobRecord]) -> list[JobRecord]:
             log.error("job %d holds a node that is no longer configured", job.job_id)
         else:
             nodes.occupy(job, world.nodes)
-            world.columns.apply_start(nodes.running_job(job, world.limits.subject(job)))
+            running = nodes.running_job(job, world.limits.subject(job))
+            if phase is Phase.SUSPENDED and job.preempt_s is not None:
+                world.columns.start_suspended(running)
+            else:
+                world.columns.apply_start(running)
             world.limits.job_started(job)
         if phase in (Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED):
             world.priorities.job_started(job, world.now())

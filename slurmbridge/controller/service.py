@@ -16,6 +16,7 @@ from slurmbridge.accounting.ledger import Ledger
 from slurmbridge.accounting.operations import AddChange, SaveEvent, SaveMeta, SaveUsage
 from slurmbridge.cluster.port import Engine
 from slurmbridge.controller import access, queueing, recovery
+from slurmbridge.controller.accrue import Accrual
 from slurmbridge.controller.acts import ControllerActs
 from slurmbridge.controller.books import Books
 from slurmbridge.controller.events import EngineNews
@@ -84,6 +85,7 @@ class Controller:
             last_ran_s=float(meta["priority_last_ran"]) if "priority_last_ran" in meta else None,
             last_reset_s=float(meta["priority_last_reset"]) if "priority_last_reset" in meta else None)
         world.limits = LimitBooks(conf, state.accounting, world.partitions, jobs.active.values, clock)
+        world.accrual = Accrual(world)
         world.limits.billing = world.priorities.billing
         world.limits.fair_shares = lambda: {
             row["assoc"].id: row["fair_share"] for row in world.priorities.shares() if row["fair_share"] is not None}

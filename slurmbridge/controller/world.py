@@ -24,6 +24,7 @@ from slurmbridge.slurm.settings import SlurmConf
 from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord, ReservationRecord
 
 if TYPE_CHECKING:
+    from slurmbridge.controller.accrue import Accrual
     from slurmbridge.controller.limit_book import LimitBooks
     from slurmbridge.controller.priorities import Priorities
     from slurmbridge.controller.reservations import Reservations
@@ -50,6 +51,7 @@ class World:
     priorities: Priorities = None             # type: ignore[assignment]
     limits: LimitBooks = None                 # type: ignore[assignment]
     reservations: dict[str, ReservationRecord] = field(default_factory=dict)                  # by name
+    accrual: Accrual = None                   # type: ignore[assignment]
     reservation_book: Reservations = None     # type: ignore[assignment]
     wake: Callable[[], None] = lambda: None   # a pass should look at the queue soon
     wake_later: Callable[[], None] = lambda: None             # the same once nothing more comes

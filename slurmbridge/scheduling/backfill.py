@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurmbridge.scheduling import pick, reservations
-from slurmbridge.scheduling.columns import FOREVER_S, NO_USER, BoolArray
+from slurmbridge.scheduling.columns import FOREVER_S, NO_USER, BoolArray, RunningJob
 from slurmbridge.scheduling.demand import Demand, ask, node_bounds
 from slurmbridge.scheduling.eligible import partition_reasons
 from slurmbridge.scheduling.features import Feature
@@ -18,6 +18,7 @@ from slurmbridge.scheduling.future import Future
 from slurmbridge.scheduling.hetjobs import HetJobs
 from slurmbridge.scheduling.mainpass import finish
 from slurmbridge.scheduling.order import order
+from slurmbridge.scheduling.preempt import candidates, closed_by_suspended
 from slurmbridge.scheduling.quota import Quotas
 from slurmbridge.scheduling.size import requested_tres
 from slurmbridge.scheduling.snapshot import BACKFILL, Expected, Plan, Snapshot, Start
@@ -164,6 +165,8 @@ class _Backfill:
                     return True
                 if not self._limits_allow(job.row):
                     return True
+            elif job.job_id in state.ended:
+                return True
             elif outcome == "promised":
                 promised += 1
                 if promised >= self.settings.bf_max_job_array_resv or self.timeline.records >= self.space:
@@ -188,6 +191,10 @@ class _Backfill:
         question = ask(columns, job.demand, partition, settings, bounds)
         question.features = job.features
         base, base_bits, fitting = self._ground(job)
+        suspended = closed_by_suspended(state.snapshot, self._qos(job), job.partition)
+        if suspended is not None:
+            base = base & ~suspended
+            base_bits = bits(base)
         required = bits(job.demand.required) if job.demand.required is not None else 0
         later_s = max(self.now_s, self.het.start_of_others_s(job.job_id) if job.job_id in self.het else 0)
         while True:
@@ -225,14 +232,19 @@ class _Backfill:
             if not counted:
                 self.tested += 1
                 counted = True
-            if not self.future.may_fit(question, left, later_s or 2 * FOREVER_S):
+            usable = mask_of(left, len(columns))
+            victims = self._victims(job) if start_s <= self.now_s else []
+            if not victims and not self.future.may_fit(question, left, later_s or 2 * FOREVER_S):
                 if job.now_only or not later_s:
                     return "", counted
                 continue
-            usable = mask_of(left, len(columns))
             window = Window(self.now_s, start_s, later_s, job.now_only, settings.kill_wait_s,
                             settings.over_time_limit_s, settings.bf_busy_nodes)
             answer = with_features(self.future, question, usable, window, job.features)
+            if victims and (answer is None or answer.start_s > self.now_s):
+                outcome = self._preempt(job, ~usable, victims)
+                if outcome is not None:
+                    return outcome, counted
             if answer is None:
                 if job.now_only or not later_s:
                     return "", counted
@@ -286,6 +298,40 @@ class _Backfill:
             return "later", max(answer.start_s, start_s + self.settings.bf_resolution_s)
         return self._promise(job, answer, begin_s, end_s), 0
 
+    def _victims(self, job: _Job) -> list[RunningJob]:
+        state = self.state
+        if state.snapshot.preemption is None or job.job_id in self.het:
+            return []
+        return candidates(state.snapshot, state.running, job.job_id, self._qos(job), job.partition, state.preempted)
+
+    def _qos(self, job: _Job) -> str:
+        queue = self.state.snapshot.queue
+        return queue.qoses[int(queue.qos[job.row])]
+
+    def _preempt(self, job: _Job, exclude: BoolArray, victims: list[RunningJob]) -> str | None:
+        """Makes room now and promises the job what it will get. None: the victims are not enough."""
+        state, columns = self.state, self.state.snapshot.cluster
+        view = reservations.view(columns, state.snapshot.reservations, job.demand, job.partition, self.now_s,
+                                 job.limit_s)
+        outcome = pick.try_now(state, job.demand, state.partition(job.row), job.uid, features=job.features, view=view,
+                               limit_nodes=state.max_nodes(job.row)[0], exclude=exclude, victims=victims)
+        if outcome.code != pick.SUCCESS or outcome.selected is None or not outcome.preempted:
+            return None
+        queue = state.snapshot.queue
+        if state.limits is not None:
+            word = state.limits.after_selection(int(queue.subject[job.row]), outcome.selected.shares, job.limit_s,
+                                                job.partition, job.demand.shape.licenses)
+            if word:
+                state.set_limit_reason(job.row, word)
+                return ""
+        self.plan.starts.append(Start(job.job_id, job.partition, outcome.selected.shares, self.plan.decided_by,
+                                      job.full_limit_s, outcome.preempted, self._qos(job)))
+        state.preempted.update(outcome.preempted)
+        state.ended.add(job.job_id)
+        state.set_reason(job.row, RESOURCES)
+        return self._promise(job, Answer(self.now_s, outcome.selected),
+                             *self.timeline.slot_times(self.now_s, job.limit_s))
+
     def _start(self, job: _Job, exclude: BoolArray) -> str:
         """Starts the job on nodes outside ``exclude``, as the main pass would."""
         state, plan = self.state, self.plan
@@ -308,7 +354,7 @@ class _Backfill:
                 return pick.POLICY
         limit_s = self._longest_s(job, outcome.selected.nodes)
         start = Start(job.job_id, job.partition, outcome.selected.shares, plan.decided_by, limit_s,
-                      qos=queue.qoses[queue.qos[job.row]])
+                      qos=self._qos(job))
         plan.starts.append(start)
         self.future.add(state.start(job.row, start))
         return pick.SUCCESS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cmp_to_key, lru_cache
 
 import numpy as np
@@ -77,6 +77,7 @@ class RunningJob:
     licenses: tuple[tuple[str, int], ...] = ()
     preempt_exempt_until_s: int = 0
     suspended: bool = False
+    stays: bool = False                       # a victim that would be suspended: it keeps memory and devices
     requeue: bool = True                      # may be preempted by requeueing (batch jobs with Requeue=1)
 
 
@@ -208,6 +209,7 @@ class ClusterColumns:
         self.partition_nodes: dict[str, BoolArray] = {}
         self.largest: dict[str, tuple[int, int]] = {}     # partition -> most CPUs and cores of one of its nodes
         self.running: dict[int, RunningJob] = {}
+        self._whole: dict[int, RunningJob] = {}           # suspended jobs as they were with their cores
         self._foreign: dict[str, _Foreign] = {}
         for i, node in enumerate(nodes):
             self._index_features(i, node)
@@ -342,15 +344,51 @@ class ClusterColumns:
         if job.job_id in self.running:
             raise ValueError(f"job {job.job_id} runs already")
         self.running[job.job_id] = job
-        if not job.suspended:
-            charge(self, self.use, job)
+        charge(self, self.use, job)
 
     def apply_end(self, job_id: int) -> RunningJob:
         """Everything of the job is free again. Raises KeyError when it does not run."""
         job = self.running.pop(job_id)
+        self._whole.pop(job_id, None)
+        release(self, self.use, job)
+        return job
+
+    def suspend(self, job_id: int) -> None:
+        """A preempted job stops: its cores are for others, its memory and devices stay its own."""
+        job = self.running[job_id]
         if not job.suspended:
             release(self, self.use, job)
-        return job
+            self.start_suspended(job)
+
+    def start_suspended(self, job: RunningJob) -> None:
+        """A job that ``suspend`` stopped before the controller's restart. ``job``: with its cores."""
+        self._whole[job.job_id] = job
+        self.running[job.job_id] = without_cores(job)
+        charge(self, self.use, self.running[job.job_id])
+
+    def may_resume(self, job_id: int) -> bool:
+        """Whether nobody has the cores that the job had when it was suspended."""
+        job = self._whole.get(job_id)
+        return job is not None and not any(
+            self.use.core_busy[self.index[share.node], list(share.cores)].any() for share in job.shares)
+
+    def resume(self, job_id: int) -> None:
+        """The job has its cores again; none where it was not suspended by ``suspend``."""
+        job = self._whole.pop(job_id, None)
+        if job is not None:
+            release(self, self.use, self.running[job_id])
+            self.running[job_id] = job
+            charge(self, self.use, job)
+
+    @property
+    def suspended(self) -> list[int]:
+        """Jobs that ``suspend`` stopped, in the order in which they were."""
+        return list(self._whole)
+
+
+def without_cores(job: RunningJob) -> RunningJob:
+    """What a suspended job still holds."""
+    return replace(job, shares=tuple(replace(share, cores=()) for share in job.shares), whole_node=None, suspended=True)
 
 
 def charge(columns: ClusterColumns, use: Use, job: RunningJob) -> None:

@@ -12,7 +12,7 @@ from slurmbridge.scheduling.columns import FOREVER_S, BoolArray, IntArray
 from slurmbridge.scheduling.eligible import partition_reasons
 from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.pick import Outcome
-from slurmbridge.scheduling.preempt import candidates
+from slurmbridge.scheduling.preempt import candidates, closed_by_suspended
 from slurmbridge.scheduling.reservations import ReservationView
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import MAIN, REASONS, Plan, Snapshot, Start
@@ -146,13 +146,14 @@ class _Loop:
         uid = int(self.queue.uid[row])
         outcome, seen = Outcome(pick.BUSY), reservations.OPEN
         job_id = int(self.queue.job_id[row])
-        victims = candidates(state.snapshot, state.running, job_id, self.queue.qoses[self.queue.qos[row]], name,
-                             state.preempted)
+        qos = self.queue.qoses[self.queue.qos[row]]
+        victims = candidates(state.snapshot, state.running, job_id, qos, name, state.preempted)
+        closed = closed_by_suspended(state.snapshot, qos, name)
         for seen in reservations.views(columns, state.snapshot.reservations, demand, name, state.snapshot.now_s,
                                        limit_s):
             for features in ((demand.prefer, demand.features) if demand.prefer else (demand.features,)):
                 outcome = pick.try_now(state, demand, state.partition(row), uid, features=features, view=seen,
-                                       limit_nodes=limit_nodes, victims=victims)
+                                       limit_nodes=limit_nodes, victims=victims, exclude=closed)
                 if outcome.code == pick.SUCCESS:
                     break
             if outcome.code == pick.SUCCESS:

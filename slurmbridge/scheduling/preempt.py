@@ -7,8 +7,20 @@ Only those on the nodes chosen are preempted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from slurmbridge.scheduling.columns import NO_USER, BoolArray, ClusterColumns, RunningJob, Use, release
+import numpy as np
+
+from slurmbridge.scheduling.columns import (
+    NO_USER,
+    BoolArray,
+    ClusterColumns,
+    RunningJob,
+    Use,
+    charge,
+    release,
+    without_cores,
+)
 from slurmbridge.scheduling.demand import Question
 from slurmbridge.scheduling.select import Selected, can_now
 from slurmbridge.scheduling.snapshot import Preemption, Snapshot
@@ -34,16 +46,34 @@ def candidates(snapshot: Snapshot, running: dict[int, RunningJob], job_id: int, 
             continue
         if victim.priority > rules.min_exempt_priority:
             continue
-        if by_qos:
-            may = victim.qos in rules.victims.get(qos, ())
-        else:
-            may = _tier(columns, victim.partition) < _tier(columns, partition)
-        if may and any(members[columns.index[share.node]] for share in victim.shares):
-            found.append(victim)
+        if _may(rules, snapshot, victim, qos, partition) and any(
+                members[columns.index[share.node]] for share in victim.shares):
+            modes = _mode(rules, snapshot, victim, by_qos)
+            stays = "SUSPEND" in modes and not ("REQUEUE" in modes and victim.requeue)
+            found.append(replace(victim, stays=True) if stays else victim)
     found.sort(key=lambda victim: victim.job_id)
     if rules.youngest_first:
         return sorted(found, key=lambda victim: -victim.start_s)
     return sorted(found, key=lambda victim: _importance(rules, columns, victim, by_qos))
+
+
+def closed_by_suspended(snapshot: Snapshot, qos: str, partition: str) -> BoolArray | None:
+    """Nodes of suspended jobs that this job could not have suspended: they go on there."""
+    columns, rules = snapshot.cluster, snapshot.preemption
+    if not columns.suspended or rules is None:
+        return None
+    closed = np.zeros(len(columns), dtype=np.bool_)
+    for job_id in columns.suspended:
+        victim = columns.running[job_id]
+        if not _may(rules, snapshot, victim, qos, partition):
+            closed[[columns.index[share.node] for share in victim.shares]] = True
+    return closed if closed.any() else None
+
+
+def _may(rules: Preemption, snapshot: Snapshot, victim: RunningJob, qos: str, partition: str) -> bool:
+    if snapshot.settings.preempt_type == "preempt/qos":
+        return victim.qos in rules.victims.get(qos, ())
+    return _tier(snapshot.cluster, victim.partition) < _tier(snapshot.cluster, partition)
 
 
 def _mode(rules: Preemption, snapshot: Snapshot, victim: RunningJob, by_qos: bool) -> frozenset[str]:
@@ -92,6 +122,8 @@ def _without(question: Question, nodes: BoolArray, use: Use, uid: int,
     left = use.copy()
     for count, victim in enumerate(victims, 1):
         release(question.columns, left, victim)
+        if victim.stays:
+            charge(question.columns, left, without_cores(victim))
         open_nodes = nodes & ~left.whole & ((left.owner == NO_USER) | (left.owner == uid))
         if question.demand.whole_user or question.partition.exclusive_user:
             open_nodes &= left.jobs == 0
