@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 from slurmbridge.commands import node_view, scontrol_assoc, scontrol_reservation, scontrol_step
@@ -224,14 +225,18 @@ async def _licenses(call: Call, text: str | None, rest: Sequence[str]) -> None:
         if job.state in ("RUNNING", "SUSPENDED") and job.request.licenses:
             for name, count in _counts(job.request.licenses).items():
                 used[name] = used.get(name, 0) + count
+    now, reserved = call.session.now(), Counter[str]()
+    for record in call.session.views.reservations.values():
+        if record.start_s <= now < record.end_s and "TIME_FLOAT" not in record.flags:
+            reserved.update(_counts(record.licenses))
     if not totals:
         call.print("No licenses configured in Slurm.\n")
-    for name, total in totals.items():
+    for name, total in sorted(totals.items()):
         if text in (None, name):
             line_end = " " if call.one_line else "\n    "
             taken = used.get(name, 0)
             call.print(f"LicenseName={name}{line_end}Total={total} Used={taken} Free={max(total - taken, 0)} "
-                       f"Reserved=0 Remote=no\n")
+                       f"Reserved={reserved[name]} Remote=no\n")
 
 
 def _counts(text: str) -> dict[str, int]:

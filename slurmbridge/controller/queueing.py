@@ -209,7 +209,9 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
                 submit_s=int(job.submit_s), shape=shape_of(world, job, name), time_limit_s=limit_s,
                 time_min_s=(job.time_min_min or 0) * 60, uid=job.uid, subject=world.limits.subject(job, name, qos),
                 tasks=max(1, free_tasks(world, job)), tier=partition.priority_tier, deadline_s=job.deadline_s or 0,
-                qos=qos, time_waived=job.time_waived, reason=reason_code(job.reason), eligible=can_start,
+                qos=qos, array_job_id=job.array_job_id if job.array_task_id is not None else 0,
+                array_task_id=-1 if job.array_task_id is None else job.array_task_id, time_waived=job.time_waived,
+                reason=reason_code(job.reason), eligible=can_start,
                 het_ids=job.het_job_ids if job.het_job_id else ()))
     if not result and refused is not None and can_start:
         job.reason, job.reason_desc = refused[1], refused[2]

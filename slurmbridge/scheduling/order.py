@@ -11,6 +11,7 @@ from slurmbridge.scheduling.columns import BoolArray, IntArray
 from slurmbridge.scheduling.queue import QueueColumns
 from slurmbridge.scheduling.snapshot import Snapshot
 
+LAST_TASK = 1 << 40
 MOST_COMPARED = 20_000
 """More rows than this are ordered by whether their QOS preempts any that waits."""
 
@@ -22,7 +23,10 @@ def order(snapshot: Snapshot, rows: IntArray) -> IntArray:
         return rows
     listed = rows[np.lexsort((_place_in_job(queue, rows), *_place_in_list(queue, rows)))]
     reserved = np.array([shape.reservation is None for shape in queue.shapes], dtype=np.bool_)
-    by_rank = np.lexsort((np.arange(len(listed)), queue.job_id[listed], queue.submit_s[listed],
+    arrays, tasks = queue.array_job_id[listed], queue.array_task_id[listed]
+    ids = np.where(arrays > 0, arrays, queue.job_id[listed])
+    tasks = np.where(tasks < 0, LAST_TASK, tasks)     # what is left of an array comes after its tasks
+    by_rank = np.lexsort((np.arange(len(listed)), tasks, ids, queue.submit_s[listed],
                           -queue.priority[listed], -queue.tier[listed], reserved[queue.shape[listed]]))
     preempts, qos = _preemptors(snapshot, listed)
     if not preempts.any():

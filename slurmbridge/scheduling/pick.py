@@ -63,7 +63,7 @@ def try_now(state: PassState, demand: Demand, partition: Partition, uid: int, *,
     if bounds[1] < bounds[0]:
         return Outcome(POLICY if limit_nodes < bounds[0] else PART_CONFIG)
     question = replace(ask(columns, demand, partition, state.snapshot.settings, bounds), features=features)
-    search = _Search(state, uid, view.closed, test_only, view.overlap, victims)
+    search = _Search(state, uid, view.closed, test_only, view.overlap, victims, view.licenses)
     groups = feature_grammar.counted_groups(
         features, feature_grammar.lookup_in(columns.features, len(columns))) if features else []
     if groups:
@@ -109,6 +109,7 @@ class _Search:
     test_only: bool
     overlap: bool
     victims: Sequence[RunningJob] = ()
+    kept_licenses: tuple[tuple[str, int], ...] = ()      # for reservations of others
 
     def available(self) -> BoolArray:
         return self.state.available if self.closed is None else self.state.available & ~self.closed
@@ -134,7 +135,7 @@ class _Search:
             if (required & ~available).any():
                 return Outcome(NOT_AVAIL)
         preempting = settings.preempt_type != "preempt/none" and settings.preempt_mode != "OFF"
-        if not self._licensed(question, self.state.licenses_used):
+        if not self._licensed(question, self.state.licenses_used, dict(self.kept_licenses)):
             return Outcome(LICENSES)
         ever = runnable = busy = False
         possible = 0
@@ -170,9 +171,10 @@ class _Search:
         return Outcome(NOT_AVAIL if not runnable and not busy else BUSY, possible=possible)
 
     @staticmethod
-    def _licensed(question: Question, used: dict[str, int]) -> bool:
+    def _licensed(question: Question, used: dict[str, int], kept: dict[str, int]) -> bool:
         totals = question.settings.licenses_total
-        return all(used.get(name, 0) + count <= totals.get(name, 0) for name, count in question.shape.licenses)
+        return all(used.get(name, 0) + kept.get(name, 0) + count <= totals.get(name, 0)
+                   for name, count in question.shape.licenses)
 
     def counted(self, question: Question, base: BoolArray, groups: list[tuple[int, BoolArray, bool]]) -> Outcome:
         """``-C a*2`` and ``[a*2&b*1]``: the nodes of each group first, then the rest with those required."""

@@ -33,13 +33,16 @@ class QueueRow:
     deadline_s: int = 0                       # --deadline; 0: none
     reason: int = 0                           # index into snapshot.REASONS of what the job shows now
     qos: str = ""
+    array_job_id: int = 0                     # of a task that waits on its own; 0: the job's own id orders it
+    array_task_id: int = -1
     time_waived: bool = False                 # limits on the time of one job do not hold it back
     het_ids: tuple[int, ...] = ()             # all components of the heterogeneous job that it is one of
     eligible: bool = True                     # not held, begin time reached, dependencies met, association known
 
 
 _COLUMNS = ("job_id", "partition", "priority", "submit_s", "shape", "time_limit_s", "time_min_s", "uid", "subject",
-            "tasks", "tier", "deadline_s", "reason", "qos", "time_waived")
+            "tasks", "tier", "deadline_s", "reason", "qos", "time_waived",
+            "array_job_id", "array_task_id")
 
 
 class QueueColumns:
@@ -61,6 +64,8 @@ class QueueColumns:
     reason: IntArray
     qos: IntArray
     time_waived: IntArray                     # 0 or 1
+    array_job_id: IntArray
+    array_task_id: IntArray
 
     def __init__(self, capacity: int = 64) -> None:
         self.shapes: list[Shape] = []

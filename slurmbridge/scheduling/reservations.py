@@ -5,6 +5,7 @@ every other job loses those that are reserved at any time of its run.
 """
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +25,8 @@ class ReservationView:
     """For one job at one time: ``only``: nodes it must stay in (its own reservation); ``closed``: nodes of others'
     reservations; ``usable`` False: its reservation is not active or gone; ``overlap``: someone's reservation touches
     the job's time; ``maint``: what is closed is closed whatever the job asks for; ``busy``: cores of some nodes that
-    are not for the job; ``open_s``: until then every node is closed (0: not every node); ``own``: its reservation."""
+    are not for the job; ``open_s``: until then every node is closed (0: not every node); ``own``: its reservation;
+    ``licenses``: so many of each are not for the job."""
 
     only: BoolArray | None = None
     closed: BoolArray | None = None
@@ -34,6 +36,7 @@ class ReservationView:
     busy: tuple[tuple[str, tuple[int, ...]], ...] = ()
     open_s: int = 0
     own: Reservation | None = None
+    licenses: tuple[tuple[str, int], ...] = ()            # kept for other reservations
 
 
 OPEN = ReservationView()
@@ -126,7 +129,8 @@ def _inside(columns: ClusterColumns, reservations: tuple[Reservation, ...], mine
         kept = dict(mine.cores)
         busy = [(name, tuple(core for core in range(int(columns.cores[columns.index[name]]))
                              if core not in kept.get(name, ()))) for name in sorted(mine.nodes)]
-    return ReservationView(only, closed, True, closed is not None, False, tuple(busy), own=mine)
+    return ReservationView(only, closed, True, closed is not None, False, tuple(busy), own=mine,
+                           licenses=_kept_licenses(columns, reservations, mine, start_s, end_s))
 
 
 def _outside(columns: ClusterColumns, reservations: tuple[Reservation, ...], demand: Demand, partition: str,
@@ -153,7 +157,23 @@ def _outside(columns: ClusterColumns, reservations: tuple[Reservation, ...], dem
         else:
             busy += one.cores
         overlap = overlap or bool((members & nodes).any())
-    return ReservationView(None, closed, True, overlap, False, tuple(busy))
+    return ReservationView(None, closed, True, overlap, False, tuple(busy),
+                           licenses=_kept_licenses(columns, reservations, None, start_s, end_s))
+
+
+def _kept_licenses(columns: ClusterColumns, reservations: tuple[Reservation, ...], mine: Reservation | None,
+                   start_s: int, end_s: int) -> tuple[tuple[str, int], ...]:
+    """Licenses of other reservations in that time, less those that jobs in them have already."""
+    kept: Counter[str] = Counter()
+    for one in reservations:
+        if one is mine or not one.licenses or one.start_s >= end_s or one.end_s <= start_s:
+            continue
+        left = Counter(dict(one.licenses))
+        for job in columns.running.values():
+            if job.reservation == one.name:
+                left.subtract(dict(job.licenses))
+        kept.update({name: count for name, count in left.items() if count > 0})
+    return tuple(sorted(kept.items()))
 
 
 def with_busy(columns: ClusterColumns, use: Use, busy: Sequence[tuple[str, tuple[int, ...]]]) -> Use:
