@@ -44,4 +44,5 @@ def preemption(world: World, preempting: Collection[int] = ()) -> Preemption | N
         qos_mode={one.name: one.preempt_mode.upper() for one in qos if one.preempt_mode},
         youngest_first="youngest_first" in given or "preempt_youngest_first" in world.conf.scheduler_parameters,
         min_exempt_priority=int(exempt) if exempt.isdigit() else 0xFFFFFFFF,
-        in_progress=frozenset(preempting))
+        in_progress=frozenset(preempting),
+        leaving=frozenset(job.job_id for job in world.jobs.active.values() if job.preempt_s is not None))

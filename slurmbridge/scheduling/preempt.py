@@ -39,7 +39,8 @@ def candidates(snapshot: Snapshot, running: dict[int, RunningJob], job_id: int, 
     by_qos = snapshot.settings.preempt_type == "preempt/qos"
     found = []
     for victim in running.values():
-        if victim.job_id in spared or victim.job_id not in columns.running or victim.suspended:
+        if victim.job_id in spared or victim.job_id in rules.leaving or victim.suspended or (
+                victim.job_id not in columns.running):
             continue
         if victim.preempt_exempt_until_s > snapshot.now_s or (
                 _mode(rules, snapshot, victim, by_qos).isdisjoint(REMOVING)):

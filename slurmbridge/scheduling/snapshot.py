@@ -108,6 +108,7 @@ class Preemption:
     youngest_first: bool = False              # PreemptParameters: the job that started last goes first
     min_exempt_priority: int = 0xFFFFFFFF     # PreemptParameters: jobs of higher priority stay
     in_progress: frozenset[int] = frozenset()
+    leaving: frozenset[int] = frozenset()     # running jobs that were preempted already and have their GraceTime
 
 
 @dataclass(slots=True)
