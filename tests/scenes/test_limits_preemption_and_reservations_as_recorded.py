@@ -19,7 +19,7 @@ from slurmbridge.client import protocol
 
 CONF = ("FirstJobId=700001\n"
         "SchedulerParameters=bf_interval=2,bf_window=1440,bf_continue,sched_interval=2,bf_resolution=60\n")
-SCENES = [json.loads(line) for name in ("limits", "preemption", "reservations", "recorded_2511")
+SCENES = [json.loads(line) for name in ("limits", "preemption", "reservations")
           for line in (DATA / "scenes" / f"{name}.jsonl").read_text().splitlines()]
 USERS = ("alice", "bob", "dana", "liam", "ivan")
 QOS = "qos=normal,low,scav,high,capped,gpuq defaultqos=normal"
