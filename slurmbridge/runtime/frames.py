@@ -65,5 +65,8 @@ async def read_frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes] | None
 
 async def send(writer: asyncio.StreamWriter, data: bytes) -> None:
     """Writes and waits until the peer keeps up. Raises ConnectionError when it has gone."""
-    writer.write(data)
-    await writer.drain()
+    try:
+        writer.write(data)
+        await writer.drain()
+    except TimeoutError as error:             # the machine at the other end has fallen silent
+        raise ConnectionAbortedError(error.errno, error.strerror) from None

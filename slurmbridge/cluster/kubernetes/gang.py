@@ -37,6 +37,8 @@ RETRY_S = 0.25
 LAST_WORDS_S = 10.0
 """How long the pods of a run whose records are complete may take to end by themselves."""
 END_ANNOTATION = f"{manifest.DOMAIN}/end"
+_NO_MORE_PODS = frozenset({"Suspended", "SuccessCriteriaMet", "FailureTarget", "Complete", "Failed"})
+"""Conditions of a Job of which the cluster makes no further pod."""
 NOT_TOLD = frozenset({"launched", "daemon", "note"})
 REASONS = {"TIME LIMIT": "TimeLimit", "NODE FAILURE": "NodeFail", "PREEMPTION": "Preempted", "JOB REQUEUE": "Requeued",
            "CANCELLED": "Cancelled", "SHUTDOWN": "Shutdown", "DEADLINE": "DeadLine"}
@@ -403,7 +405,7 @@ class Gang:
             return False
         if self.finished is not None or not self.job_known or self.job is None:
             return True
-        return any(one.status == "True" and one.type in ("Suspended", "Complete", "Failed")
+        return any(one.status == "True" and one.type in _NO_MORE_PODS
                    for one in self.job.status.conditions)
 
     def _left(self) -> list[Pod]:
