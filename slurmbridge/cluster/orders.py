@@ -21,7 +21,7 @@ def run_order(order: LaunchOrder, nodes: dict[str, NodeRecord], controller_url: 
         job_id=order.run.job_id, restart=order.run.restart, credential=order.credential, request=job.request,
         nodes=[NodeShare(name=share.node, cpus=share.cpus, mem_mb=share.mem_mb, gres=dict(share.gres),
                          cores=tuple(share.cores), tasks=share.tasks,
-                         threads_per_core=nodes[share.node].threads_per_core if share.node in nodes else 1)
+                         **_shape(nodes.get(share.node)))
                for share in job.allocation],
         uid=job.uid, gid=job.gid, user_name=job.user_name, group_name=job.group_name, name=job.name,
         account=job.account, partition=job.partition, qos=job.qos, reservation=job.request.reservation or "",
@@ -36,6 +36,11 @@ def run_order(order: LaunchOrder, nodes: dict[str, NodeRecord], controller_url: 
         het_environment=environment.het_variables([
             run_order(replace(order, job=part, het_jobs=(), run=RunId(part.job_id, part.restarts)), nodes)
             for part in order.het_jobs if part.allocation]))
+
+
+def _shape(node: NodeRecord | None) -> dict[str, int]:
+    return {} if node is None else {"threads_per_core": node.threads_per_core, "node_cpus": node.cpus,
+                                    "cores_per_socket": node.cores_per_socket if node.sockets > 1 else 0}
 
 
 def _array_facts(job: JobRecord, task_ids: tuple[int, ...]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from typing import Any
 from slurmbridge.runtime import execution, frames, helpers, processes
 from slurmbridge.runtime.cgroups import OUT_OF_MEMORY_STATUS, StepGroup
 from slurmbridge.runtime.children import Children, Exit, add_usage
+from slurmbridge.runtime.cpubind import Binding
 from slurmbridge.runtime.gauges import Meter
 from slurmbridge.runtime.gpumeter import meter_of
 from slurmbridge.runtime.pmi import PmiServer
@@ -154,7 +155,7 @@ class StepKeeper:
                 environment = {**shared, **entry["env"]}
                 for program in request["prologs"]:
                     environment = await self._prolog(task, program, environment)
-                ending = self._start_task(task, entry, environment)
+                ending = self._start_task(task, entry, environment, node.get("binding"))
                 if ending is not None:
                     exits.append(asyncio.ensure_future(self._await_exit(task, ending, environment)))
         return exits
@@ -187,8 +188,8 @@ class StepKeeper:
         if data:
             self.writer.write(frames.encode(b"o", frames.RANK_STREAM.pack(task.rank, stream) + data))
 
-    def _start_task(self, task: Task, entry: dict[str, Any],
-                    environment: dict[str, str]) -> asyncio.Future[Exit] | None:
+    def _start_task(self, task: Task, entry: dict[str, Any], environment: dict[str, str],
+                    binding: dict[str, Any] | None) -> asyncio.Future[Exit] | None:
         """None when its files cannot be opened: it has then failed already."""
         request = self.request
         ours: list[int] = []
@@ -215,14 +216,21 @@ class StepKeeper:
         elif server is not None:
             environment = {**environment, **server.variables(rank)}
         limit = self.limits.get(task.node)
+        bound = Binding(**{**binding, "masks": tuple(map(frozenset, binding["masks"]))}) if binding else None
+        cpus = bound.masks[task.local] if bound and bound.binds else frozenset()
+        is_possible = cpus <= os.sched_getaffinity(0)          # a virtual node may be larger than the machine
         try:
             task.pid = execution.start(execution.Command(
                 path=entry["argv"][0], argv=entry["argv"], env=environment, cwd=request["cwd"],
                 umask=request["umask"], rlimits=request["rlimits"], stdin_fd=fds[0], stdout_fd=fds[1],
-                stderr_fd=fds[2], terminal=bool(entry.get("pty")), cgroup=limit.path if limit else ""))
+                stderr_fd=fds[2], terminal=bool(entry.get("pty")), cgroup=limit.path if limit else "",
+                bound_cpus=cpus if is_possible else ()))
         finally:
             for fd in ours:
                 os.close(fd)
+        if bound and bound.verbose:
+            text = bound.line(task.node, rank, task.local, task.pid, is_possible)
+            self._pass_on(task, 2, text.encode())
         self.meter.add(task.pid, entry.get("gpus", ()))
         return self.children.watch(task.pid)
 

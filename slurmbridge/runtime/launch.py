@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from slurmbridge.runtime import environment, stepenv, stepfiles
 from slurmbridge.runtime.binding import bound_gpus
+from slurmbridge.runtime.cpubind import Binding, NodeShape, bind
 from slurmbridge.runtime.environment import StepFacts
 from slurmbridge.runtime.gauges import FROM_GPUS, IN, clock_rate, gather_interval_s, statistics
+from slurmbridge.runtime.order import NodeShare
 from slurmbridge.runtime.stepoptions import StepOptions
 from slurmbridge.runtime.steptypes import StepPlan, StepShare
 from slurmbridge.runtime.tree import DEFAULT_WIDTH, Group, Node, branches
+from slurmbridge.slurm.bindings import CpuBind, parse_cpu_bind
 
 if TYPE_CHECKING:
     from slurmbridge.runtime.step import RunningStep
@@ -56,16 +59,32 @@ def node_requests(running: RunningStep, plan: StepPlan, argvs: list[list[str]], 
     for index, share in enumerate(plan.shares):
         node = order.nodes[share.node_index]
         ranks = [place.first_task + rank for rank in share.tasks]
+        bound = _binding(running, node, share)
         requests.append({
             "node": share.name, "index": share.node_index, "address": node.address, "first_node": index == 0,
             "mem_mb": share.mem_mb,
             "env": environment.step_node_variables(node, share.cpus, place.first_node + index, ranks,
-                                                   share_gpus(share)),
+                                                   share_gpus(share))
+            | (bound.variables() if bound else {}),
+            "binding": bound and {"kind": bound.kind, "values": bound.values, "verbose": bound.verbose,
+                                  "binds": bound.binds, "masks": [sorted(mask) for mask in bound.masks]},
             "pmi": running.world and running.world.facts(share.name, len(ranks)),
             "tasks": [_task(running, share, index, local, rank, argvs[rank], names, shared)
                       for local, rank in enumerate(share.tasks)],
         })
     return requests
+
+
+def _binding(running: RunningStep, node: NodeShare, share: StepShare) -> Binding | None:
+    """None where nothing binds tasks. Raises OutsideStep."""
+    if "affinity" not in running.order.settings.get("TaskPlugin", ""):
+        return None
+    opts = running.opts
+    wanted = parse_cpu_bind(opts["cpu_bind"]) if opts["cpu_bind"] else CpuBind()
+    shape = NodeShape(share.cpu_ids, node.threads_per_core, node.cores_per_socket * node.threads_per_core,
+                      len(share.cpu_ids) >= (node.node_cpus or node.cpus))
+    per_task = opts["cpus_per_task"] if opts["cpus_set"] else 1
+    return bind(wanted, wanted.unit or stepenv.hinted_unit(opts), shape, len(share.tasks), per_task)
 
 
 KEEPERS_VARIABLE = "SLURMBRIDGE_KEEPERS"

@@ -23,6 +23,15 @@ class NodeShare:
     cores: tuple[int, ...] = ()
     tasks: int = 0
     threads_per_core: int = 1
+    cores_per_socket: int = 0                 # 0: all in one socket
+    node_cpus: int = 0                        # of the node as a whole; 0: as many as the run has
+
+    @property
+    def cpu_ids(self) -> tuple[int, ...]:
+        """Numbers of the run's CPUs on the node."""
+        threads = range(self.threads_per_core)
+        found = tuple(core * self.threads_per_core + thread for core in self.cores for thread in threads)
+        return found[:self.cpus] if len(found) >= self.cpus else tuple(range(self.cpus))
 
 
 @dataclass(slots=True)

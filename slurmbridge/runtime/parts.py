@@ -250,7 +250,7 @@ def plan_json(plan: StepPlan) -> dict[str, Any]:
 
 
 def plan_from_json(plain: dict[str, Any]) -> StepPlan:
-    shares = [StepShare(**{**share, "tasks": tuple(share["tasks"]),
+    shares = [StepShare(**{**share, "tasks": tuple(share["tasks"]), "cpu_ids": tuple(share["cpu_ids"]),
                            "gres": {name: tuple(devices) for name, devices in share["gres"].items()}})
               for share in plain["shares"]]
     return StepPlan(tuple(shares), int(plain["next_node"]))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmbridge.runtime import broadcast, helpers, launch, stepfiles
 from slurmbridge.runtime.client import RAW, START, Client
+from slurmbridge.runtime.cpubind import BIND_ERROR_EXIT, OutsideStep
 from slurmbridge.runtime.keeper import open_output
 from slurmbridge.runtime.links import BranchLink
 from slurmbridge.runtime.multiprog import programs
@@ -110,7 +111,10 @@ class RunningStep:
         self._tell_start(step, plan, started_s)
         programs_there = await self._broadcast(step.argv)
         request = launch.step_request(self, step)
-        nodes = launch.node_requests(self, plan, argvs, names, request["env"])
+        try:
+            nodes = launch.node_requests(self, plan, argvs, names, request["env"])
+        except OutsideStep as error:
+            raise self._refused(f"{error}", "Unable to satisfy cpu bind request", BIND_ERROR_EXIT) from None
         for node in nodes if programs_there else ():
             for task in node["tasks"]:
                 task["argv"] = [programs_there[node["node"]], *task["argv"][1:]]
@@ -131,6 +135,16 @@ class RunningStep:
         self.part.tell("step_ended", step_id=self.step_id, exit_status=self.status or 0,
                        usage=launch.total_usage(self._usage, {rank: share.name for share in plan.shares
                                                                for rank in share.tasks}, self._orphans))
+
+    def _refused(self, text: str, reason: str, code: int) -> CannotStart:
+        """A step whose nodes would not take it, as srun says so."""
+        node = self.plan.shares[0].name
+        for line in (text, f"Task launch for StepId={self.step_name} failed on node {node}: {reason}",
+                     f"Application launch failed: {reason}"):
+            self.client.say(f"error: {line}")
+        self.client.say("Job step aborted")
+        self.part.tell("step_ended", step_id=self.step_id, exit_status=code << 8, usage={})
+        return CannotStart(code)
 
     async def _broadcast(self, argv: list[str]) -> dict[str, str]:
         """--bcast: the program's name on every node, {} without. Raises CannotStart."""

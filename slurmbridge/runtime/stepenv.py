@@ -53,11 +53,7 @@ _HINT_UNITS = {"compute_bound": "cores", "memory_bound": "cores", "multithread":
 def _cpu_bind(opts: OptionSet) -> dict[str, str]:
     """SLURM_CPU_BIND and its parts, when something binds: --cpu-bind, or tasks per core or socket."""
     bind = bindings.parse_cpu_bind(opts["cpu_bind"]) if opts["cpu_bind"] else bindings.CpuBind()
-    unit = bind.unit or _HINT_UNITS.get(opts["hint"] or "", "")
-    if not unit and opts["ntasks_per_core"]:
-        unit = "cores" if opts["ntasks_per_core"] == 1 else "threads"
-    elif not unit and opts["ntasks_per_socket"]:
-        unit = "sockets"
+    unit = bind.unit or hinted_unit(opts)
     kind = f"{bind.kind}:" if bind.values else bind.kind
     if not (unit or kind or bind.verbose):
         return {}
@@ -65,6 +61,14 @@ def _cpu_bind(opts: OptionSet) -> dict[str, str]:
     kinds = ",".join(part for part in (unit, kind) if part)
     return {"SLURM_CPU_BIND": f"{verbose},{kinds}{bind.values}" if kinds else verbose,
             "SLURM_CPU_BIND_LIST": bind.values, "SLURM_CPU_BIND_TYPE": kinds, "SLURM_CPU_BIND_VERBOSE": verbose}
+
+
+def hinted_unit(opts: OptionSet) -> str:
+    """What tasks are bound to where --cpu-bind does not say: by a hint, or by tasks per core or socket."""
+    unit = _HINT_UNITS.get(opts["hint"] or "", "")
+    if not unit and opts["ntasks_per_core"]:
+        return "cores" if opts["ntasks_per_core"] == 1 else "threads"
+    return "sockets" if not unit and opts["ntasks_per_socket"] else unit
 
 
 def _distribution(opts: OptionSet, request: StepRequest) -> str | None:

@@ -58,7 +58,13 @@ def _share(request: StepRequest, node: NodeUse, index: int, tasks: tuple[int, ..
     else:
         mem_mb, counted_mb = node.mem_mb, 0
     return StepShare(index, node.name, tasks, cpus, mem_mb, 0 if request.overlap else cpus,
-                     0 if request.overlap else counted_mb, {})
+                     0 if request.overlap else counted_mb, {}, _cpu_ids(node, cpus))
+
+
+def _cpu_ids(node: NodeUse, count: int) -> tuple[int, ...]:
+    """Free ones first."""
+    by_use = sorted(node.cpu_ids, key=lambda cpu: cpu in node.cpu_ids_used)
+    return tuple(sorted(by_use[:count]))
 
 
 def _spread_gres(request: StepRequest, nodes: Sequence[NodeUse], shares: list[StepShare]) -> tuple[StepShare, ...]:
@@ -104,6 +110,7 @@ def _with_devices(request: StepRequest, node: NodeUse, share: StepShare, gres: d
         return replace(share, gres=gres)
     cpus = min(node.cpus, max(len(share.tasks), request.cpus_per_gpu * gpus))
     mem_mb = request.mem_per_cpu_mb * cpus if request.mem_per_cpu_mb else share.mem_mb
+    share = replace(share, cpu_ids=_cpu_ids(node, cpus))
     counted_mb = mem_mb if request.mem_per_cpu_mb and not request.overlap else share.counted_mem_mb
     return replace(share, gres=gres, cpus=cpus, mem_mb=mem_mb, counted_cpus=0 if request.overlap else cpus,
                    counted_mem_mb=counted_mb)

@@ -23,6 +23,8 @@ class NodeUse:
     gres_used: set[tuple[str, int]] = field(default_factory=set)
     steps: int = 0                            # steps that run here, overlapping ones too
     features: frozenset[str] = frozenset()
+    cpu_ids: tuple[int, ...] = ()             # numbers of its CPUs, where these matter
+    cpu_ids_used: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class StepShare:
     counted_cpus: int
     counted_mem_mb: int
     gres: dict[str, tuple[int, ...]]
+    cpu_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,4 +145,6 @@ def occupy(nodes: Sequence[NodeUse], step: StepPlan, sign: int = 1) -> None:
         node.mem_used_mb += sign * share.counted_mem_mb
         devices = {(kind, device) for kind, indices in share.gres.items() for device in indices}
         if share.counted_cpus:
+            ids = set(share.cpu_ids)
+            node.cpu_ids_used = node.cpu_ids_used | ids if sign > 0 else node.cpu_ids_used - ids
             node.gres_used = node.gres_used | devices if sign > 0 else node.gres_used - devices
