@@ -64,7 +64,7 @@ def bind(wanted: CpuBind, unit: str, shape: NodeShape, tasks: int, cpus_per_task
     if wanted.kind in ("map_cpu", "mask_cpu"):
         listed = [_cpus(value, wanted.kind) for value in wanted.values.split(",")]
         masks = tuple(listed[local % len(listed)] for local in range(tasks))
-        if not every.issuperset(*masks):
+        if not all(mask <= every for mask in masks):
             raise OutsideStep(f"CPU binding outside of job step allocation, allocated CPUs are: {mask_text(every)}.")
         return Binding(wanted.kind, wanted.values, masks, wanted.verbose)
     if wanted.kind:                           # a NUMA node's CPUs: virtual nodes have one

@@ -55,7 +55,8 @@ def test_a_task_runs_on_its_cpu(rig):
     assert lines[-5:] == [
         "srun: error: CPU binding outside of job step allocation, allocated CPUs are: 0x1.",
         f"srun: error: Task launch for StepId={job.run.job_id}.1 failed on node n1: Unable to satisfy cpu bind request",
-        "srun: error: Application launch failed: Unable to satisfy cpu bind request", "srun: Job step aborted", "rc 192"]
+        "srun: error: Application launch failed: Unable to satisfy cpu bind request", "srun: Job step aborted",
+        "rc 192"]
 
 
 def test_nothing_binds_without_the_plugin(rig):
