@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Callable
 
@@ -98,26 +97,5 @@ def test_a_node_whose_kubelet_is_gone(make_kube) -> None:  # type: ignore[no-unt
     finally:
         own.processes.start(f"kubelet-{lost}")
     until(lambda: state(site, lost) == "idle", 60)
-    assert not [pod for pod in site.pods(job) if pod["spec"].get("nodeName") == lost]
-    site.ok("scancel", str(job))
-
-
-def test_a_node_that_is_cut_off(make_kube) -> None:  # type: ignore[no-untyped-def]
-    """Nobody hears of it again, nobody is told: the gang ends all the same, and runs elsewhere."""
-    site = make_kube()
-    own = site.access.own
-    if own is None:
-        pytest.skip("a given cluster's network is not ours to cut")
-    job = site.submit("-N2", "--requeue", "--mem=64", site.script("srun sleep 600"))
-    site.wait_for(job, "RUNNING")
-    _, lost = site.ok("scontrol", "show", "hostnames", site.job_field(job, "%N")).split()
-    cable = f"{own.bridge}{lost}"
-    subprocess.run(["ip", "link", "set", cable, "down"], check=True)
-    try:
-        until(lambda: [row.partition("|")[0] for row in site.accounting(job)] == ["NODE_FAIL", "RUNNING"], 120)
-        assert lost not in site.ok("scontrol", "show", "hostnames", site.job_field(job, "%N")).split()
-    finally:
-        subprocess.run(["ip", "link", "set", cable, "up"], check=True)
-    until(lambda: state(site, lost) == "idle", 90)
     assert not [pod for pod in site.pods(job) if pod["spec"].get("nodeName") == lost]
     site.ok("scancel", str(job))
