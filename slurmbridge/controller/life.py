@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from slurmbridge.controller import dependencies, nodes, queueing
+from slurmbridge.controller.preemption_rules import exempt_until_s
 from slurmbridge.controller.transitions import BY_EXIT, KEEP, Event, Phase, Refusal, phase_of, rule_for, state_by_exit
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling.snapshot import Start
@@ -122,16 +123,9 @@ class JobLife:
         job.next_step = 0
         queueing.size_allocated(world, job)
         nodes.occupy(job, world.nodes)
-        world.columns.apply_start(nodes.running_job(job, world.limits.subject(job), self._exempt_until(job)))
+        world.columns.apply_start(nodes.running_job(job, world.limits.subject(job), exempt_until_s(world, job)))
         world.limits.job_started(job)
         world.priorities.job_started(job, now)
-
-    def _exempt_until(self, job: JobRecord) -> int:
-        qos = self.world.accounting.qos.get(job.qos)
-        exempt = self.world.conf.preempt_exempt_time_s
-        if qos is not None and qos.preempt_exempt_time_s is not None:
-            exempt = qos.preempt_exempt_time_s
-        return int((job.start_s or 0) + exempt) if exempt > 0 else 0
 
     def _do_launch(self, job: JobRecord, cause: Cause, event: Event) -> None:
         job.credential = secrets.token_urlsafe(24)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 import time
 from collections.abc import Sequence
 
-from slurmbridge.cluster.port import RunId
 from slurmbridge.controller import aside, pass_input, queueing
+from slurmbridge.controller.evictions import Evictions
 from slurmbridge.controller.jobs import lowest_task, note_wait
 from slurmbridge.controller.late_plans import noted, prune
 from slurmbridge.controller.life import Cause, JobLife
@@ -48,9 +47,10 @@ HELD = frozenset({
 class Passes:
     """``wake`` asks for a pass; ``run`` is the task that does them."""
 
-    def __init__(self, world: World, life: JobLife) -> None:
+    def __init__(self, world: World, life: JobLife, evictions: Evictions) -> None:
         self._world = world
         self._life = life
+        self._evictions = evictions
         self._changed = asyncio.Event()
         self._backfill_s: float | None = None     # what the last backfill pass took
         self._backfill_jobs = 0                   # how many waited then
@@ -63,7 +63,6 @@ class Passes:
         self._planned = None                      # nodes that the last backfill pass keeps for somebody
         self._described: set[int] = set()         # jobs whose reason carries a text
         self._preempting: dict[int, set[int]] = {}               # job that waits for those it preempted
-        self._signals: set[asyncio.Task[None]] = set()
         self.stopped = False                      # nothing starts any more
         self.configure()
         self._burst: asyncio.TimerHandle | None = None
@@ -363,65 +362,7 @@ class Passes:
             victim = world.jobs.active.get(victim_id)
             if victim is None or phase_of(victim) in (Phase.STOPPING, Phase.REQUEUING):
                 continue
-            grace_s = float(grace_time(world, victim))
-            if "SUSPEND" not in preempt_mode(world, victim) and grace_s:
-                self._warn(victim, grace_s)
-            else:
-                self._take(victim)
-
-    def _warn(self, victim: JobRecord, grace_s: float) -> None:
-        """GraceTime: the steps get SIGTERM, and the job has so long to end by itself."""
-        loop, run = asyncio.get_running_loop(), self._world.run_of(victim)
-        if victim.preempt_s is not None:
-            return
-        victim.preempt_s = self._world.now()
-
-        def over() -> None:
-            job = self._world.jobs.active.get(victim.job_id)
-            if job is not None and self._world.run_of(job) == run and not self.stopped:
-                self._take(job)
-        loop.call_later(grace_s, over)
-        for number in (signal.SIGCONT, signal.SIGTERM):
-            task = loop.create_task(self._signal(run, number))
-            self._signals.add(task)
-            task.add_done_callback(self._signals.discard)
-
-    async def _signal(self, run: RunId, number: int) -> None:
-        with contextlib.suppress(SlurmError):
-            await self._world.engine.signal(run, number, steps=True, batch=False)
-
-    def _take(self, victim: JobRecord) -> None:
-        world = self._world
-        mode, cause = preempt_mode(world, victim), Cause(preempted=True)
-        with contextlib.suppress(SlurmError):
-            if "REQUEUE" in mode and victim.request.batch and victim.requeue:
-                self._life.apply(victim, Event.REQUEUE, cause)
-            elif "SUSPEND" in mode:
-                if self._life.apply(victim, Event.SUSPEND, cause) and victim.job_id in world.columns.running:
-                    world.columns.suspend(victim.job_id)
-                    world.wake()
-            else:
-                self._life.apply(victim, Event.PREEMPT, cause)
-
-
-def preempt_mode(world: World, job: JobRecord) -> str:
-    """How this job may be preempted: its QOS's, its partition's, or the cluster's word."""
-    if world.conf.preempt_type == "preempt/qos":
-        qos = world.accounting.qos.get(job.qos)
-        if qos is not None and qos.preempt_mode:
-            return qos.preempt_mode.upper()
-    partition = world.partitions.get(job.partition)
-    if partition is not None and partition.preempt_mode:
-        return partition.preempt_mode.upper()
-    return world.conf.preempt_mode.upper()
-
-
-def grace_time(world: World, job: JobRecord) -> int:
-    qos = world.accounting.qos.get(job.qos)
-    if world.conf.preempt_type == "preempt/qos" and qos is not None:
-        return qos.grace_time_s
-    partition = world.partitions.get(job.partition)
-    return partition.grace_time_s if partition is not None else 0
+            self._evictions.begin(victim)
 
 
 def _seconds(text: str | None, default: float) -> float:
@@ -431,4 +372,4 @@ def _seconds(text: str | None, default: float) -> float:
         return default
 
 
-__all__ = ["Passes", "grace_time", "preempt_mode"]
+__all__ = ["Passes"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from slurmbridge.controller import nodes, queueing
 from slurmbridge.controller.life import JobLife
 from slurmbridge.controller.node_updates import NodeUpdates, PartitionUpdates
+from slurmbridge.controller.preemption_rules import exempt_until_s, preempt_mode
 from slurmbridge.controller.transitions import Phase, phase_of
 from slurmbridge.controller.world import World
 from slurmbridge.views.records import JobRecord
@@ -45,8 +46,8 @@ def restore_jobs(world: World, jobs: dict[int, JobRecord]) -> list[JobRecord]:
             log.error("job %d holds a node that is no longer configured", job.job_id)
         else:
             nodes.occupy(job, world.nodes)
-            running = nodes.running_job(job, world.limits.subject(job))
-            if phase is Phase.SUSPENDED and job.preempt_s is not None:
+            running = nodes.running_job(job, world.limits.subject(job), exempt_until_s(world, job))
+            if phase is Phase.SUSPENDED and job.preempt_s is not None and "SUSPEND" in preempt_mode(world, job):
                 world.columns.start_suspended(running)
             else:
                 world.columns.apply_start(running)

@@ -20,6 +20,7 @@ from slurmbridge.controller.accrue import Accrual
 from slurmbridge.controller.acts import ControllerActs
 from slurmbridge.controller.books import Books
 from slurmbridge.controller.events import EngineNews
+from slurmbridge.controller.evictions import Evictions
 from slurmbridge.controller.inventory import make_nodes, make_partitions
 from slurmbridge.controller.jobs import JobStore
 from slurmbridge.controller.journal import Journal
@@ -94,12 +95,13 @@ class Controller:
         self.reservations.load(meta.get(META_KEY))
         self.life = JobLife(world)
         self.submission = Submission(world)
-        self.timers = Timers(world, self.life)
+        evictions = Evictions(world, self.life)
+        self.timers = Timers(world, self.life, evictions)
         self.reservations.arm = self.timers.arm
         self.journal.prepare = self.reservations.note
         self.news = EngineNews(world, self.life, self.timers.ends_at)
         self.launching = Launching(world, self.life, self.timers.ends_at)
-        self.passes = Passes(world, self.life)
+        self.passes = Passes(world, self.life, evictions)
         self.node_updates = NodeUpdates(world, self.news.fail_node)
         self.partition_updates = PartitionUpdates(world)
         self.life.on_work = self.launching.work

@@ -1,4 +1,4 @@
-"""What happens to a job because time goes by: begin times, deadlines, time limits, and being forgotten.
+"""What happens to a job because time goes by: begin times, deadlines, time limits, GraceTime, and being forgotten.
 
 One heap of (due, job id); an entry is only a reminder to look at the job, so nothing has to be cancelled.
 """
@@ -8,6 +8,7 @@ import heapq
 
 from slurmbridge.controller import queueing
 from slurmbridge.controller.dependencies import parse
+from slurmbridge.controller.evictions import Evictions
 from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.transitions import Event, Phase, phase_of
 from slurmbridge.controller.world import World
@@ -23,9 +24,10 @@ WAIT_FOR_STEP_S = 60.0
 class Timers:
     """``arm`` after every change of a job; ``run`` at least once a second."""
 
-    def __init__(self, world: World, life: JobLife) -> None:
+    def __init__(self, world: World, life: JobLife, evictions: Evictions) -> None:
         self._world = world
         self._life = life
+        self._evictions = evictions
         self._heap: list[tuple[float, int]] = []
 
     def arm(self, job: JobRecord) -> None:
@@ -70,10 +72,10 @@ class Timers:
                 dues.append(self._delayed(job))
             return min(dues) if dues else None
         if phase in (Phase.STARTING, Phase.RUNNING):
-            limit = self.ends_at(job)
-            if job.deadline_s and (limit is None or job.deadline_s < limit):
-                return float(job.deadline_s)
-            return limit
+            ends = (self.ends_at(job), self._evictions.ends_at(job), job.deadline_s)
+            return min((float(end) for end in ends if end), default=None)
+        if phase is Phase.SUSPENDED:
+            return self._evictions.ends_at(job)
         if phase is Phase.ENDED and self._world.conf.min_job_age_s > 0:
             return (job.end_s or 0) + self._world.conf.min_job_age_s
         return None
@@ -125,6 +127,8 @@ class Timers:
                 self._world.wake()
             if job.dependency:
                 self._life.judge_dependents([job])
+        elif (grace_ends := self._evictions.ends_at(job)) is not None and now >= grace_ends:
+            self._evictions.finish(job)
         elif phase in (Phase.STARTING, Phase.RUNNING):
             limit = self.ends_at(job)
             if limit is not None and now >= limit:
