@@ -6,7 +6,7 @@ import time
 import ray
 
 address, nodes = sys.argv[1], sys.argv[2:]
-for attempt in range(60):
+for _attempt in range(60):
     try:
         ray.init(address=address, log_to_driver=False)
         break

@@ -16,9 +16,9 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from slurmbridge.slurm import array, durations
+from slurmbridge.slurm import array, durations, hostlist
 from slurmbridge.slurm.errors import SlurmError
-from slurmbridge.slurm.getopt import OptionTable, Parser
+from slurmbridge.slurm.getopt import OptionTable, Parser, completions
 from slurmbridge.slurm.version import SLURM_VERSION
 from slurmbridge.slurm.zones import Zone
 from slurmbridge.views.records import JobRecord
@@ -75,6 +75,8 @@ def parse_options(name: str, argv: Sequence[str], table: OptionTable, *, operand
     while (found := parser.next()) is not None:
         if found[0] == "?":
             raise Stop(Reply("", f'{parser.error}\nTry "{name} --help" for more information\n', 1))
+        if found[0] == "autocomplete":
+            raise Stop(Reply(completions(table.long, found[1] or "")))
         yield found
     if operands is not None:
         operands += parser.operands
@@ -176,12 +178,30 @@ def group_name(gid: int) -> str:
         return "nobody"
 
 
-def uid_of(text: str) -> int | None:
-    """The uid of a user's name or of a number; None where there is no such user."""
+_DECIMAL = re.compile(r"[ \t\n\v\f\r]*(\+?[0-9]+|-0+)\Z")
+
+
+def uid_of(text: str, *, known: bool = False) -> int | None:
+    """The uid of a user's name or of a number; None where there is no such user (``known``: nor one of this number).
+    ``nobody`` is nobody."""
+    if text == "nobody":
+        return None
     try:
         return pwd.getpwnam(text).pw_uid
     except (KeyError, ValueError):
-        return int(text) if text.isascii() and text.isdigit() and int(text) <= 0xFFFFFFFF else None
+        match = _DECIMAL.match(text)
+        uid = int(match[1]) if match else -1
+    if not 0 <= uid <= 0xFFFFFFFF or (known and not _has_entry(uid)):
+        return None
+    return uid
+
+
+def _has_entry(uid: int) -> bool:
+    try:
+        pwd.getpwuid(uid)
+    except (KeyError, OverflowError):
+        return False
+    return True
 
 
 def time_texts(name: str, env: Mapping[str, str], now_s: float) -> tuple[Callable[[float], str], str]:
@@ -196,15 +216,26 @@ def date_line(env: Mapping[str, str], now_s: float) -> str:
     return Zone.of(env).strftime("%a %b %d %H:%M:%S %Y", int(now_s)) + "\n"
 
 
-def check_clusters(name: str, text: str, own: str, *, from_env: bool = False) -> str:
+def hosts_of(name: str, text: str, option: str) -> list[str]:
+    """The hosts that an option names. Raises Stop with what is wrong with the list, and that it is wrong."""
+    try:
+        return hostlist.expand(text)
+    except hostlist.HostlistError as error:
+        detail = f"{name}: error: {error}\n" if str(error) else ""
+        raise Stop(Reply("", f"{detail}{name}: error: '{text}' invalid entry for {option}\n", 1)) from None
+
+
+def check_clusters(name: str, text: str, own: str) -> str:
     """-M: this cluster's own name and ``all`` are known. Returns error lines about others; raises Stop with them and
     Slurm's last words where none is known."""
-    words = [word.strip().lower() for word in text.split(",")]
-    strange = [word for word in dict.fromkeys(words) if word not in (own.lower(), "all", "")]
+    words = [word.strip("'\"").lower() for word in text.split(",")]
+    words = list(dict.fromkeys(word for word in words if word)) or [""]
+    if words == ["all"]:
+        return ""
+    strange = [word for word in words if word != own.lower()]
     lines = "".join(f"{name}: error: No cluster '{word}' known by database.\n" for word in strange)
-    if strange and len(strange) == len(dict.fromkeys(words)):
-        place = "SLURM_CLUSTERS" if from_env else "--cluster"
+    if len(strange) == len(words):
         raise Stop(Reply("", f"{lines}{name}: error: '{text}' can't be reached now, or it is an invalid entry for "
-                             f"{place}.  Use 'sacctmgr list clusters' to see available clusters.\n"
+                             f"--cluster.  Use 'sacctmgr list clusters' to see available clusters.\n"
                              f"{name}: fatal: Could not get cluster information\n", 1))
     return lines

@@ -31,7 +31,8 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     columns = _columns(options.format, fields)
     if options.operands:
         lines = "".join(f"sacct: error:  {word}\n" for word in options.operands)
-        raise Stop.error("sacct", f"Unknown arguments:\n{lines}".rstrip("\n"))
+        said = "".join(options.warnings) + warning
+        raise Stop(Reply("", f"{said}sacct: error: Unknown arguments:\n{lines}", 1))
     bits_length = array.text_length(env.get("SLURM_BITSTR_LEN"))
     found = await sacct_select.fetch(session, options)
     notes = "".join(options.warnings) + warning

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 from slurmbridge.commands import sacct_words
 from slurmbridge.commands.common import (
-    JobName,
     Stop,
     date_line,
     refuse_json,
@@ -14,7 +13,8 @@ from slurmbridge.commands.common import (
     uid_of,
 )
 from slurmbridge.slurm import durations, reasons, states
-from slurmbridge.slurm.getopt import NO_ARGUMENT, OPTIONAL_ARGUMENT, REQUIRED_ARGUMENT, LongOption, OptionTable, Parser
+from slurmbridge.slurm.getopt import OptionTable, Parser, completions, long_options
+from slurmbridge.slurm.selected_step import SelectedStep, StepSpecError, listed_steps
 from slurmbridge.slurm.zones import Zone
 from slurmbridge.views.session import Reply, Session
 
@@ -32,30 +32,13 @@ ENDED = (states.COMPLETED, states.CANCELLED, states.FAILED, states.TIMEOUT, stat
 SUPPORTED_STATES = frozenset({states.PENDING, states.RUNNING, states.SUSPENDED, *ENDED})
 
 
-def _long(argument: int, words: str) -> list[LongOption]:
-    return [LongOption(name, argument, key or name)
-            for name, _, key in (word.partition("=") for word in words.split())]
-
-
-TABLE = OptionTable(
-    "aA:bBcC:DeE:f:F:g:hi:I:j:k:K:lLM:nN:o:pPq:r:R:s:S:Ttu:UvVW:x:X",
-    _long(REQUIRED_ARGUMENT, "autocomplete")
-    + _long(NO_ARGUMENT, "allusers=a") + _long(REQUIRED_ARGUMENT, "accounts=A")
-    + _long(NO_ARGUMENT, "allocations=X array brief=b batch-script=B completion=c")
-    + _long(REQUIRED_ARGUMENT, "constraints=C delimiter")
-    + _long(NO_ARGUMENT, "duplicates=D federation helpformat=e help-fields=e helpreason helpstate")
-    + _long(REQUIRED_ARGUMENT, "endtime=E") + _long(NO_ARGUMENT, "env-vars expand-patterns")
-    + _long(REQUIRED_ARGUMENT, "file=f flags=F gid=g group=g") + _long(NO_ARGUMENT, "help=h local")
-    + _long(REQUIRED_ARGUMENT, "name nnodes=i ncpus=I jobs=j timelimit-min=k timelimit-max=K")
-    + _long(NO_ARGUMENT, "long=l allclusters=L")
-    + _long(REQUIRED_ARGUMENT, "cluster=M clusters=M nodelist=N") + _long(NO_ARGUMENT, "noconvert")
-    + _long(REQUIRED_ARGUMENT, "units") + _long(NO_ARGUMENT, "noheader=n")
-    + _long(REQUIRED_ARGUMENT, "fields=o format=o") + _long(NO_ARGUMENT, "parsable=p parsable2=P")
-    + _long(REQUIRED_ARGUMENT, "qos=q partition=r reason=R state=s starttime=S") + _long(NO_ARGUMENT, "truncate=T")
-    + _long(REQUIRED_ARGUMENT, "uid=u") + _long(NO_ARGUMENT, "use-local-uid usage=U")
-    + _long(REQUIRED_ARGUMENT, "user=u") + _long(NO_ARGUMENT, "verbose=v version=V")
-    + _long(REQUIRED_ARGUMENT, "wckeys=W") + _long(OPTIONAL_ARGUMENT, "whole-hetjob")
-    + _long(REQUIRED_ARGUMENT, "associations=x") + _long(OPTIONAL_ARGUMENT, "json yaml"))
+TABLE = OptionTable("aA:bBcC:DeE:f:F:g:hi:I:j:k:K:lLM:nN:o:pPq:r:R:s:S:Ttu:UvVW:x:X", long_options("""
+    autocomplete= allusers:a accounts=:A allocations:X array brief:b batch-script:B completion:c constraints=:C
+    delimiter= duplicates:D federation helpformat:e help-fields:e helpreason helpstate endtime=:E env-vars
+    expand-patterns file=:f flags=:F gid=:g group=:g help:h local name= nnodes=:i ncpus=:I jobs=:j timelimit-min=:k
+    timelimit-max=:K long:l allclusters:L cluster=:M clusters=:M nodelist=:N noconvert units= noheader:n fields=:o
+    format=:o parsable:p parsable2:P qos=:q partition=:r reason=:R state=:s starttime=:S truncate:T uid=:u
+    use-local-uid user=:u usage:U verbose:v version:V wckeys=:W whole-hetjob=? associations=:x json=? yaml=?"""))
 
 ASKS = frozenset({"e", "h", "U", "V", "helpreason", "helpstate"})
 """Options that print something about sacct itself, at once, and end it."""
@@ -70,7 +53,7 @@ class Options:
     warnings: list[str] = field(default_factory=list)
     ask: str = ""                             # one of ASKS
     # which jobs
-    jobs: list[JobName] = field(default_factory=list)
+    jobs: list[SelectedStep] = field(default_factory=list)
     all_users: bool = False
     uids: list[int] = field(default_factory=list)
     gids: list[int] = field(default_factory=list)
@@ -111,6 +94,7 @@ class Options:
     long: bool = False
     verbose: int = 0
     use_local_uid: bool = False
+    completion: bool = False                  # asked of the job completion plugin, which there is none of
     completion_file: str | None = None
     operands: list[str] = field(default_factory=list)
 
@@ -151,6 +135,8 @@ def _parse(options: Options, argv: Sequence[str], env: Mapping[str, str], sessio
         if key in ASKS:
             options.ask = key
             return
+        if key == "autocomplete":
+            raise Stop(Reply(completions(TABLE.long, value or "")))
         if key == "M":
             clusters = value or ""
         elif key == "L":
@@ -197,6 +183,8 @@ def _take(options: Options, key: str, value: str, given: bool) -> None:
         _take_reasons(options, value)
     elif key == "F":
         options.flags = sacct_words.flags(value)
+    elif key == "c":
+        options.completion = True
     elif key == "N":
         if options.nodes:
             options.warnings.append(f"sacct: error: Already asked for nodes '{options.nodes}'\n")
@@ -207,7 +195,8 @@ def _take(options: Options, key: str, value: str, given: bool) -> None:
     elif key == "units":
         options.units = value[:1].upper()
         if not options.units or options.units not in "KMGTP":
-            lines = f"sacct: error: Invalid unit type '{value[:1]}'. Possible options are 'KMGTP'\n"
+            rest = "'. Possible options are 'KMGTP'" if value else ""
+            lines = f"sacct: error: Invalid unit type '{value[:1]}{rest}\n"
             raise Stop(Reply("", f"{lines}sacct: fatal: Invalid unit type\n", 1))
     elif key == "delimiter":
         options.delimiter = value
@@ -235,11 +224,6 @@ def _take_refused(key: str, value: str) -> None:
     """What slurmbridge has not, and what changes nothing here."""
     if key in ("json", "yaml"):
         raise refuse_json("sacct", f"--{key}")
-    if key == "c":
-        raise Stop(Reply("", "Slurm job completion is disabled\n", 1))
-    if key == "autocomplete":
-        names = [f"--{option.name}" for option in TABLE.long if option.name.startswith(value.removeprefix("--"))]
-        raise Stop(Reply("".join(f"{name}\n" for name in names)))
 
 
 def _take_time(options: Options, key: str, value: str) -> None:
@@ -259,20 +243,22 @@ def _take_ids(options: Options, key: str, value: str) -> None:
         return
     into = options.gids if key == "g" else options.uids
     for word in sacct_words.words(value):
-        number = sacct_words.gid_of(word) if key == "g" else uid_of(word)
+        number = sacct_words.gid_of(word) if key == "g" else uid_of(word, known=True)
         if number is None:
             raise Stop.error("sacct", f"Invalid {'group' if key == 'g' else 'user'} id: {word}")
         if number not in into:
             into.append(number)
+    if not into:
+        raise Stop(Reply(exit_code=1))
     if key == "u":
         options.all_users = False
 
 
 def _take_jobs(options: Options, text: str) -> None:
-    for word in sacct_words.words(text):
-        name = sacct_words.job_name(word)
-        if name not in options.jobs:
-            options.jobs.append(name)
+    try:
+        options.jobs += [name for name in listed_steps(text) if name not in options.jobs]
+    except StepSpecError as error:
+        raise Stop.fatal("sacct", str(error)) from None
 
 
 def _take_states(options: Options, text: str) -> None:
@@ -306,6 +292,8 @@ def _yes_no(value: str, given: bool) -> bool:
 
 
 def _check(options: Options, env: Mapping[str, str], now_s: float) -> None:
+    if options.completion:
+        raise Stop(Reply("", "Slurm job completion is disabled\n", 1))
     if not options.jobs and (options.script or options.environment):
         what = "job environment" if options.environment else "job scripts"
         raise Stop.fatal("sacct", f"When requesting {what} you must also request specific jobs with the '-j' option.")

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slurmbridge.commands.common import JobName
 from slurmbridge.commands.sacct_options import Options
 from slurmbridge.commands.sacct_rows import Job, Window, add_steps, make_job
 from slurmbridge.commands.sacct_words import FLAGS
 from slurmbridge.slurm import array, hostlist, states
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
+from slurmbridge.slurm.selected_step import SelectedStep
 from slurmbridge.views.associations import Tree
 from slurmbridge.views.session import Session, Views
 
@@ -39,7 +39,7 @@ async def fetch(session: Session, options: Options) -> Found:
         ids = [name.job_id for name in options.jobs]
         if options.whole_het:
             leaders = await _het_leaders(views, [name.job_id for name in options.jobs
-                                                 if name.tasks is None and name.het_offset is None])
+                                                 if name.task is None and name.het_offset is None])
         filters["job_ids"] = list(dict.fromkeys([*ids, *leaders]))
     elif options.start_s:
         filters["start_s"] = options.start_s
@@ -152,11 +152,11 @@ def _limit(row: Row) -> int:
     return UNLIMITED_MIN if limit >= UNLIMITED_MIN else int(limit)
 
 
-def _is_job(row: Row, name: JobName, options: Options) -> bool:
+def _is_job(row: Row, name: SelectedStep, options: Options) -> bool:
     """The offsets of all heterogeneous jobs that were named count for each of them, as in slurmdbd's query."""
     whole_het = options.whole_het
-    if name.tasks is not None:
-        return row["array_job_id"] == name.job_id and row["array_task_id"] in name.tasks
+    if name.task is not None:
+        return row["array_job_id"] == name.job_id and row["array_task_id"] == name.task
     if name.het_offset is not None:
         offsets = {other.het_offset for other in options.jobs}
         return row["het_job_id"] == name.job_id and (whole_het is True or row["het_offset"] in offsets)
@@ -239,7 +239,7 @@ def _add_steps(job: Job, options: Options, window: Window) -> None:
     for name in options.jobs:
         if name.job_id not in (job.job_id, job.het_job_id, job.array_job_id):
             continue
-        if name.tasks is not None and job.array_task_id not in name.tasks:
+        if name.task is not None and job.array_task_id != name.task:
             continue
         if name.het_offset is not None and job.het_offset != name.het_offset:
             continue

@@ -3,15 +3,13 @@ from __future__ import annotations
 
 import grp
 
-from slurmbridge.commands.common import JobName, Stop
+from slurmbridge.commands.common import Stop
 from slurmbridge.slurm import hostlist
 from slurmbridge.slurm.memory import leading_int
 
 FLAGS = ("SchedSubmit", "SchedMain", "SchedBackfill", "StartReceived")
 _FLAG_WORDS = ("None", *FLAGS)
 _MAX_INT = 0x7FFFFFFF
-_NO_JOB = 0xFFFFFFFF
-_OWN_STEPS = ("batch", "extern", "interactive", "TBD")
 
 
 def words(text: str) -> list[str]:
@@ -56,34 +54,6 @@ def _split(text: str) -> list[str]:
             start = index + 1
     words.append(text[start:])
     return [word for word in words if word]
-
-
-def job_name(word: str) -> JobName:
-    """``12``, ``12_3`` or ``12+1``, each with ``.step`` perhaps; what follows a number is passed over."""
-    if not "0" <= word[:1] <= "9":
-        raise Stop.fatal("sacct", f"Bad job/step specified: {word}")
-    name, dot, step = word.partition(".")
-    if dot and step not in _OWN_STEPS and not "0" <= step[:1] <= "9":
-        raise Stop.fatal("sacct", f"Bad step specified: {name}")
-    job, under, task = name.partition("_")
-    offset = None
-    if not under and "+" not in step:
-        job, plus, offset = name.partition("+")
-    else:
-        plus = ""
-    if under and not "0" <= task[:1] <= "9":
-        raise Stop.fatal("sacct", f"Bad job array element specified: {job}")
-    if plus and not "0" <= (offset or "")[:1] <= "9":
-        raise Stop.fatal("sacct", f"Bad hetjob offset specified: {job}")
-    return JobName(_first_number(job), (_first_number(task),) if under else None,
-                   _first_number(offset) if plus and offset else None,
-                   step if step in _OWN_STEPS else str(_first_number(step)) if dot else "")
-
-
-def _first_number(text: str) -> int:
-    """Not more than an id can be."""
-    found = leading_int(text)
-    return min(found[0], _NO_JOB) if found else 0
 
 
 def number_range(text: str, what: str) -> tuple[int, int]:

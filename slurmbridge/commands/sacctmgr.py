@@ -24,18 +24,13 @@ from slurmbridge.commands import sacctmgr_users as users
 from slurmbridge.commands.common import VERSION_LINE, command, parse_options, refuse_json
 from slurmbridge.commands.sacctmgr_fields import matches
 from slurmbridge.commands.sacctmgr_talk import Talk
-from slurmbridge.slurm.getopt import NO_ARGUMENT, OPTIONAL_ARGUMENT, LongOption, OptionTable
+from slurmbridge.slurm.getopt import OptionTable, long_options
 from slurmbridge.views.session import Reply, Session
 
 Handler = Callable[[Talk, Sequence[str]], Awaitable[None]]
-OPTIONS = OptionTable("hionpPQrsvV", [
-    LongOption("help", NO_ARGUMENT, "h"), LongOption("usage", NO_ARGUMENT, "h"),
-    LongOption("immediate", NO_ARGUMENT, "i"), LongOption("noheader", NO_ARGUMENT, "n"),
-    LongOption("oneliner", NO_ARGUMENT, "o"), LongOption("parsable", NO_ARGUMENT, "p"),
-    LongOption("parsable2", NO_ARGUMENT, "P"), LongOption("quiet", NO_ARGUMENT, "Q"),
-    LongOption("readonly", NO_ARGUMENT, "r"), LongOption("associations", NO_ARGUMENT, "s"),
-    LongOption("verbose", NO_ARGUMENT, "v"), LongOption("version", NO_ARGUMENT, "V"),
-    LongOption("json", OPTIONAL_ARGUMENT, "json"), LongOption("yaml", OPTIONAL_ARGUMENT, "yaml")])
+OPTIONS = OptionTable("hionpPQrsvV", long_options("""
+    autocomplete= help:h usage:h immediate:i noheader:n oneliner:o parsable:p parsable2:P quiet:Q readonly:r
+    associations:s verbose:v version:V json=? yaml=?"""))
 USAGE = """\
 sacctmgr [OPTION...] COMMAND ENTITY [NAME...] [where CONDITION=VALUE...] [set FIELD=VALUE...]
 

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from slurmbridge.commands.common import command, parse_job_name
+from slurmbridge.commands.common import command
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.sattach_options import read_call
 from slurmbridge.slurm.sbcast_options import Over
+from slurmbridge.slurm.selected_step import SelectedStep
 from slurmbridge.views.session import Reply, Session
 
 
@@ -15,7 +16,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     try:
         call = read_call(argv)
         address, credential = await session.acts.step_address(
-            session.identity, running_job(session, call.step.partition(".")[0]))
+            session.identity, running_job(session, call.step))
     except Over as over:
         return Reply(*over.args)
     except SlurmError as error:
@@ -23,12 +24,8 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     return Reply(exit_code=await session.hand_over(address, credential, env, argv))
 
 
-def running_job(session: Session, text: str) -> int:
-    """The id of ``12``, ``12_3`` or ``12+1``. Raises SlurmError."""
-    name = parse_job_name(text)
-    if name is None:
-        raise SlurmError(2017)
-    if name.tasks:
-        return next((job.job_id for job in session.views.array_tasks(name.job_id)
-                     if job.array_task_id == name.tasks[0]), 0)
+def running_job(session: Session, name: SelectedStep) -> int:
+    """The id of the job, or of the task of the array, that is meant."""
+    if name.task is not None:
+        return next((job.job_id for job in session.views.array_tasks(name.job_id) if job.array_task_id == name.task), 0)
     return name.job_id

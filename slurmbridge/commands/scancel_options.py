@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from slurmbridge.commands.common import VERSION_LINE, Stop, check_clusters, parse_options, uid_of
 from slurmbridge.slurm import hostlist
-from slurmbridge.slurm.getopt import NO_ARGUMENT, REQUIRED_ARGUMENT, LongOption, OptionTable
+from slurmbridge.slurm.getopt import OptionTable, long_options
 from slurmbridge.slurm.memory import leading_int
 from slurmbridge.slurm.states import COMPACT, LONG
 from slurmbridge.slurm.words import signal_number
@@ -16,14 +16,10 @@ NAME = "scancel"
 EVERY_TASK = -1
 """``12_*``."""
 
-_FLAGS = ("batch:b", "ctld", "cron:c", "full:f", "help", "hurry:H", "interactive:i", "me", "quiet:Q", "usage",
-          "verbose:v", "version:V")
-_ARGUMENTS = ("autocomplete", "account:A", "admin-comment", "cluster:M", "clusters:M", "jobname:n", "name:n",
-              "nodelist:w", "partition:p", "qos:q", "reservation:R", "sibling", "signal:s", "state:t", "user:u",
-              "wckey")
-OPTIONS = OptionTable("A:bcfHiM:n:p:Qq:R:s:t:u:vVw:", [
-    *(LongOption(name.split(":")[0], NO_ARGUMENT, name.split(":")[-1]) for name in _FLAGS),
-    *(LongOption(name.split(":")[0], REQUIRED_ARGUMENT, name.split(":")[-1]) for name in _ARGUMENTS)])
+OPTIONS = OptionTable("A:bcfHiM:n:p:Qq:R:s:t:u:vVw:", long_options("""
+    autocomplete= account=:A admin-comment= batch:b ctld cron:c full:f help hurry:H interactive:i cluster=:M clusters=:M
+    jobname=:n me name=:n nodelist=:w partition=:p qos=:q quiet:Q reservation=:R sibling= signal=:s state=:t usage
+    user=:u verbose:v version:V wckey="""))
 
 USAGE = """Usage: scancel [-A account] [--batch] [--ctld] [--full] [--interactive] [-n job_name]
                [-p partition] [-Q] [-q qos] [-R reservation] [-s signal | integer]
@@ -131,13 +127,11 @@ def parse(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Opti
     """Raises Stop where scancel would exit. ``nodelist`` may still be a file's name."""
     options = Options()
     _take_environment(options, env)
-    from_env = options.clusters is not None
     operands: list[str] = []
     for key, value in parse_options(NAME, argv, OPTIONS, operands=operands):
-        from_env = from_env and key != "M"
         _take(options, key, value or "", session)
     if options.clusters is not None:
-        check_clusters(NAME, options.clusters, session.views.conf.cluster_name, from_env=from_env)
+        options.notes += check_clusters(NAME, options.clusters, session.views.conf.cluster_name)
     _take_jobs(options, operands)
     if options.user_name is not None:
         uid = uid_of(options.user_name)
@@ -175,8 +169,6 @@ def _take(options: Options, key: str, value: str, session: Session) -> None:
         options.state = _state(value, "Invalid job state specified", options)
     elif key == "V":
         raise Stop(Reply(VERSION_LINE))
-    elif key == "autocomplete":
-        raise Stop(Reply("".join(f"--{option.name}\n" for option in OPTIONS.long if option.name.startswith(value))))
     else:
         raise Stop(Reply(HELP if key == "help" else USAGE))
 

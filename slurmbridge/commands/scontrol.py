@@ -11,21 +11,13 @@ from slurmbridge.commands.scontrol_help import HELP
 from slurmbridge.slurm import errors, states
 from slurmbridge.slurm.durations import format_seconds
 from slurmbridge.slurm.errors import SlurmError
-from slurmbridge.slurm.getopt import NO_ARGUMENT, OPTIONAL_ARGUMENT, REQUIRED_ARGUMENT, LongOption, OptionTable
+from slurmbridge.slurm.getopt import OptionTable, long_options
 from slurmbridge.slurm.hostlist import compress
 from slurmbridge.views.session import Reply, Session
 
-OPTIONS = OptionTable("adhM:FoQu:vV", [
-    LongOption("autocomplete", REQUIRED_ARGUMENT, "autocomplete"), LongOption("all", NO_ARGUMENT, "a"),
-    LongOption("cluster", REQUIRED_ARGUMENT, "M"), LongOption("clusters", REQUIRED_ARGUMENT, "M"),
-    LongOption("details", NO_ARGUMENT, "d"), LongOption("federation", NO_ARGUMENT, "federation"),
-    LongOption("future", NO_ARGUMENT, "F"), LongOption("help", NO_ARGUMENT, "h"),
-    LongOption("hide", NO_ARGUMENT, "hide"), LongOption("json", OPTIONAL_ARGUMENT, "json"),
-    LongOption("local", NO_ARGUMENT, "local"), LongOption("oneliner", NO_ARGUMENT, "o"),
-    LongOption("quiet", NO_ARGUMENT, "Q"), LongOption("sibling", NO_ARGUMENT, "sibling"),
-    LongOption("uid", REQUIRED_ARGUMENT, "u"), LongOption("usage", NO_ARGUMENT, "h"),
-    LongOption("verbose", NO_ARGUMENT, "v"), LongOption("version", NO_ARGUMENT, "V"),
-    LongOption("yaml", OPTIONAL_ARGUMENT, "yaml")])
+OPTIONS = OptionTable("adhM:FoQu:vV", long_options("""
+    autocomplete= all:a cluster=:M clusters=:M details:d federation future:F help:h hide json=? local oneliner:o quiet:Q
+    sibling uid=:u usage:h verbose:v version:V yaml=?"""))
 _API_LINE = "slurm_api_version: 2883584, 44.0.0\n"
 
 

@@ -11,6 +11,7 @@ from slurmbridge.commands.common import (
     check_clusters,
     command,
     date_line,
+    hosts_of,
     parse_options,
     refuse_json,
     time_texts,
@@ -18,29 +19,14 @@ from slurmbridge.commands.common import (
 from slurmbridge.commands.sinfo_rows import Grouping, NodeFacts, Row, gather, node_facts, sort_rows
 from slurmbridge.slurm import node_states
 from slurmbridge.slurm.format import ListLayout, byte_length, parse_letters, parse_names
-from slurmbridge.slurm.getopt import NO_ARGUMENT, OPTIONAL_ARGUMENT, REQUIRED_ARGUMENT, LongOption, OptionTable
-from slurmbridge.slurm.hostlist import HostlistError, expand
+from slurmbridge.slurm.getopt import OptionTable, long_options
 from slurmbridge.views.session import Reply, Session
 
 NAME = "sinfo"
-OPTIONS = OptionTable("adeFhi:lM:n:No:O:p:rRsS:t:TvV", [
-    LongOption("autocomplete", REQUIRED_ARGUMENT, "autocomplete"), LongOption("all", NO_ARGUMENT, "a"),
-    LongOption("dead", NO_ARGUMENT, "d"), LongOption("exact", NO_ARGUMENT, "e"),
-    LongOption("federation", NO_ARGUMENT, "federation"), LongOption("future", NO_ARGUMENT, "F"),
-    LongOption("help", NO_ARGUMENT, "help"), LongOption("helpformat", NO_ARGUMENT, "helpformat"),
-    LongOption("helpFormat", NO_ARGUMENT, "helpFormat"), LongOption("helpstate", NO_ARGUMENT, "helpstate"),
-    LongOption("hide", NO_ARGUMENT, "hide"), LongOption("iterate", REQUIRED_ARGUMENT, "i"),
-    LongOption("local", NO_ARGUMENT, "local"), LongOption("long", NO_ARGUMENT, "l"),
-    LongOption("cluster", REQUIRED_ARGUMENT, "M"), LongOption("clusters", REQUIRED_ARGUMENT, "M"),
-    LongOption("nodes", REQUIRED_ARGUMENT, "n"), LongOption("noconvert", NO_ARGUMENT, "noconvert"),
-    LongOption("noheader", NO_ARGUMENT, "h"), LongOption("Node", NO_ARGUMENT, "N"),
-    LongOption("format", REQUIRED_ARGUMENT, "o"), LongOption("Format", REQUIRED_ARGUMENT, "O"),
-    LongOption("partition", REQUIRED_ARGUMENT, "p"), LongOption("responding", NO_ARGUMENT, "r"),
-    LongOption("list-reasons", NO_ARGUMENT, "R"), LongOption("summarize", NO_ARGUMENT, "s"),
-    LongOption("sort", REQUIRED_ARGUMENT, "S"), LongOption("states", REQUIRED_ARGUMENT, "t"),
-    LongOption("reservation", NO_ARGUMENT, "T"), LongOption("usage", NO_ARGUMENT, "usage"),
-    LongOption("verbose", NO_ARGUMENT, "v"), LongOption("version", NO_ARGUMENT, "V"),
-    LongOption("json", OPTIONAL_ARGUMENT, "json"), LongOption("yaml", OPTIONAL_ARGUMENT, "yaml")])
+OPTIONS = OptionTable("adeFhi:lM:n:No:O:p:rRsS:t:TvV", long_options("""
+    autocomplete= all:a dead:d exact:e federation future:F help helpformat helpFormat helpstate hide iterate=:i local
+    long:l cluster=:M clusters=:M nodes=:n noconvert noheader:h Node:N format=:o Format=:O partition=:p responding:r
+    list-reasons:R summarize:s sort=:S states=:t reservation:T usage verbose:v version:V json=? yaml=?"""))
 
 _SUMMARY = "partition:9 ,available:.5 ,time:.10 ,nodeaiot:.16 ,nodelist:0"
 _NODES = "nodelist:0 ,nodes:.6 ,partition:.9 ,statecompact:6"
@@ -155,10 +141,7 @@ def _set(found: Options, key: str, value: str, table: sinfo_fields.FieldTable) -
     elif key == "noconvert":
         found.convert = table.convert = False
     elif key == "n":
-        try:
-            found.nodes = expand(value)
-        except HostlistError:
-            raise Stop.error(NAME, f"'{value}' invalid entry for --nodes") from None
+        found.nodes = hosts_of(NAME, value, "--nodes")
     elif key in ("o", "O"):
         found.format = value
         found.long_names = found.long_names or key == "O"

@@ -19,24 +19,15 @@ from slurmbridge.commands.common import (
 )
 from slurmbridge.commands.sprio_columns import FACTORS, FIELDS, TEXTS, Table
 from slurmbridge.slurm.format import ListLayout, parse_letters
-from slurmbridge.slurm.getopt import NO_ARGUMENT, OPTIONAL_ARGUMENT, REQUIRED_ARGUMENT, LongOption, OptionTable
+from slurmbridge.slurm.getopt import OptionTable, long_options
 from slurmbridge.slurm.settings import PrioritySettings
 from slurmbridge.views.session import Reply, Session
 
 _EPSILON = 1e-5                               # doubles closer than this sort as equal
 
-_OPTIONS = OptionTable("hj::lM:no:S:p:u:vVw", [
-    LongOption("noheader", NO_ARGUMENT, "h"), LongOption("jobs", OPTIONAL_ARGUMENT, "j"),
-    LongOption("long", NO_ARGUMENT, "l"), LongOption("cluster", REQUIRED_ARGUMENT, "M"),
-    LongOption("clusters", REQUIRED_ARGUMENT, "M"), LongOption("norm", NO_ARGUMENT, "n"),
-    LongOption("format", REQUIRED_ARGUMENT, "o"), LongOption("sort", REQUIRED_ARGUMENT, "S"),
-    LongOption("partition", REQUIRED_ARGUMENT, "p"), LongOption("user", REQUIRED_ARGUMENT, "u"),
-    LongOption("users", REQUIRED_ARGUMENT, "u"), LongOption("verbose", NO_ARGUMENT, "v"),
-    LongOption("version", NO_ARGUMENT, "V"), LongOption("weights", NO_ARGUMENT, "w"),
-    LongOption("federation", NO_ARGUMENT, "federation"), LongOption("help", NO_ARGUMENT, "help"),
-    LongOption("helpformat", NO_ARGUMENT, "helpformat"), LongOption("local", NO_ARGUMENT, "local"),
-    LongOption("sib", NO_ARGUMENT, "sibling"), LongOption("sibling", NO_ARGUMENT, "sibling"),
-    LongOption("usage", NO_ARGUMENT, "usage")])
+_OPTIONS = OptionTable("hj::lM:no:S:p:u:vVw", long_options("""
+    autocomplete= noheader:h jobs=?:j long:l cluster=:M clusters=:M norm:n format=:o sort=:S partition=:p user=:u
+    users=:u verbose:v version:V weights:w federation help helpformat local sib:sibling sibling usage"""))
 
 _USAGE = ("Usage: sprio [-j jid[s]] [-u user_name[s]] [-o format] [-p partitions]\n"
           "   [--federation] [--local] [--sibling] [--usage] [-hlnvVw]\n")
@@ -97,7 +88,7 @@ def _uids(text: str, request: _Request) -> list[int]:
     """Uids of the users that exist; the others are reported and left out."""
     uids = []
     for word in filter(None, text.split(",")):
-        uid = uid_of(word)
+        uid = uid_of(word, known=True)
         if uid is None:
             request.said += f"sprio: error: Invalid user: {word}\n\n"
         else:

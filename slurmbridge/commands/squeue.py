@@ -198,7 +198,7 @@ def job_filter(options: Options, session: Session, now_s: float) -> Callable[[Jo
     if options.reservation is not None:
         reservations = frozenset(filter(None, options.reservation.split(",")))
         tests.append(lambda job: not reservations.isdisjoint((job.request.reservation or "").split(",")))
-    if options.node_set:
+    if options.node_set is not None:
         nodes = options.node_set
         tests.append(lambda job: not nodes.isdisjoint(job.nodes))
     if options.over_s:
@@ -233,7 +233,7 @@ def _steps(options: Options, session: Session, shown: Shown) -> tuple[str, str]:
         return ((options.wanted is None or is_wanted(row, options.wanted))
                 and (options.wanted_steps is None or is_wanted(row, options.wanted_steps))
                 and is_shown(row.job.partition)
-                and (not options.node_set or not options.node_set.isdisjoint(row.step.nodes))
+                and (options.node_set is None or not options.node_set.isdisjoint(row.step.nodes))
                 and (options.uids is None or row.job.uid in options.uids))
 
     rows = [row for row in every if passes(row)]

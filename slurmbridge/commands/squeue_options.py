@@ -2,14 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
-from slurmbridge.commands.common import VERSION_LINE, Stop, check_clusters, parse_options, refuse_json, uid_of
+from slurmbridge.commands.common import VERSION_LINE, Stop, check_clusters, hosts_of, parse_options, refuse_json, uid_of
 from slurmbridge.commands.squeue_rows import FLAG_STATES, WantedJob, parse_wanted
 from slurmbridge.commands.squeue_steps import parse_wanted_steps
-from slurmbridge.slurm import hostlist
 from slurmbridge.slurm.durations import format_seconds, parse_seconds
-from slurmbridge.slurm.getopt import NO_ARGUMENT, OPTIONAL_ARGUMENT, REQUIRED_ARGUMENT, LongOption, OptionTable
+from slurmbridge.slurm.getopt import OptionTable, long_options
 from slurmbridge.slurm.memory import leading_int
 from slurmbridge.slurm.states import LONG
 from slurmbridge.views.session import Reply, Session
@@ -20,21 +19,12 @@ _BASE_STATES = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FA
                 "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")
 STATE_NAMES = tuple(name.lower() for name in (*_BASE_STATES, *FLAG_STATES))
 
-_FLAGS = ("all:a", "array:r", "expand-patterns", "federation", "help", "helpstate", "helpformat", "helpFormat",
-          "hide", "local", "long:l", "me", "noconvert", "noheader:h", "notme", "only-job-state", "priority:P", "sib",
-          "sibling", "start", "usage", "verbose:v", "version:V")
-_ARGUMENTS = ("autocomplete", "accounts:A", "Format:O", "format:o", "iterate:i", "licenses:L", "cluster:M",
-              "clusters:M", "name:n", "node:w", "nodes:w", "nodelist:w", "partitions:p", "qos:q", "reservation:R",
-              "running-over", "running-under", "sort:S", "states:t", "user:u", "users:u")
-_MAYBE = ("jobs:j", "steps:s", "json", "yaml")
-
-
-def _long(names: Sequence[str], argument: int) -> list[LongOption]:
-    return [LongOption(name.split(":")[0], argument, name.split(":")[-1]) for name in names]
-
-
-OPTIONS = OptionTable("A:ahi:j::lL:n:M:O:o:p:Pq:R:rs::S:t:u:U:vVw:", [
-    *_long(_FLAGS, NO_ARGUMENT), *_long(_ARGUMENTS, REQUIRED_ARGUMENT), *_long(_MAYBE, OPTIONAL_ARGUMENT)])
+OPTIONS = OptionTable("A:ahi:j::lL:n:M:O:o:p:Pq:R:rs::S:t:u:U:vVw:", long_options("""
+    autocomplete= accounts=:A all:a array:r expand-patterns Format=:O format=:o federation help helpstate helpformat
+    helpFormat hide iterate=:i jobs=?:j local long:l licenses=:L cluster=:M clusters=:M me name=:n noconvert node=:w
+    nodes=:w nodelist=:w noheader:h notme only-job-state partitions=:p priority:P qos=:q reservation=:R running-over=
+    running-under= sib:sibling sibling sort=:S start steps=?:s states=:t usage user=:u users=:u verbose:v version:V
+    json=? yaml=?"""))
 
 USAGE = """Usage: squeue [-A account] [--clusters names] [-i seconds] [--job jobid]
               [-n name] [-o format] [--only-job-state] [-p partitions]
@@ -117,6 +107,7 @@ class Options:
     licenses: str | None = None
     names: str | None = None
     nodes: str | None = None
+    node_names: list[str] = field(default_factory=list)
     partitions: str | None = None
     qos: str | None = None
     reservation: str | None = None
@@ -129,13 +120,13 @@ class Options:
     uids: list[int] | None = None
     state_list: list[str] | None = None       # None: the usual ones, or all where all_states
     all_states: bool = False
-    node_set: frozenset[str] = frozenset()
+    node_set: frozenset[str] | None = None
     notes: str = ""                           # lines for standard error that stop nothing
 
 
 _SIMPLE = {"a": "all", "r": "array", "h": "noheader", "l": "long", "P": "priority", "expand-patterns": "expand",
            "federation": "federation", "local": "local", "noconvert": "keep_units", "notme": "notme",
-           "only-job-state": "only_state", "sib": "sibling", "sibling": "sibling", "start": "start"}
+           "only-job-state": "only_state", "sibling": "sibling", "start": "start"}
 _TEXTS = {"A": "accounts", "U": "accounts", "L": "licenses", "n": "names", "q": "qos", "R": "reservation", "S": "sort"}
 _ONLY_STATE = frozenset({
     "array", "expand", "format", "format_long", "federation", "iterate_s", "job_flag", "wanted", "jobs", "local",
@@ -144,24 +135,32 @@ _ONLY_STATE = frozenset({
 """Options that --only-job-state goes with."""
 
 
+_NOTHING = Options()
+
+
 def parse(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Options:
     """Raises Stop where Slurm would exit."""
     options = Options(all="SQUEUE_ALL" in env, array="SQUEUE_ARRAY" in env, sort=env.get("SQUEUE_SORT"),
                       federation="SQUEUE_FEDERATION" in env, priority="SQUEUE_PRIORITY" in env,
                       local="SQUEUE_LOCAL" in env, sibling="SQUEUE_SIB" in env or "SQUEUE_SIBLING" in env)
-    clusters_from = env.get("SLURM_CLUSTERS")
-    options.clusters = clusters_from
+    try:
+        _parse(options, argv, env, session)
+    except Stop as stop:
+        raise Stop(Reply(stop.reply.stdout, options.notes + stop.reply.stderr, stop.reply.exit_code)) from None
+    return options
+
+
+def _parse(options: Options, argv: Sequence[str], env: Mapping[str, str], session: Session) -> None:
+    options.clusters = env.get("SLURM_CLUSTERS")
     operands: list[str] = []
     formatted = False
     for key, value in parse_options(NAME, argv, OPTIONS, operands=operands):
-        if key == "M":
-            options.clusters, clusters_from = value, None
         formatted |= _take(options, key, value, session)
     if options.long and options.format is not None:
         raise Stop.fatal(NAME, "Options -o(--format) and -l(--long) are mutually exclusive. "
                                "Please remove one and retry.")
-    if options.only_state and any(getattr(options, f.name) != f.default for f in fields(options)
-                                  if f.name not in _ONLY_STATE):
+    if options.only_state and any(getattr(options, f.name) != getattr(_NOTHING, f.name)
+                                  for f in fields(options) if f.name not in _ONLY_STATE):
         raise Stop.fatal(NAME, "Option --only-job-state only works alone, with -j (--jobs) and/or -t (--states) "
                                "parameters, parameters for cluster/federation selection, and the printing options.")
     if not formatted:
@@ -170,7 +169,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Opti
             options.format_long = env.get("SQUEUE_FORMAT2")
     _take_operands(options, operands)
     if options.clusters is not None:
-        check_clusters(NAME, options.clusters, session.views.conf.cluster_name, from_env=clusters_from is not None)
+        options.notes += check_clusters(NAME, options.clusters, session.views.conf.cluster_name)
         options.local = True
     if options.job_flag and options.step_flag:
         if options.wanted is None:
@@ -181,7 +180,6 @@ def parse(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Opti
     if options.over_s and options.under_s and options.over_s > options.under_s:
         raise Stop.fatal(NAME, f"--running-over={format_seconds(options.over_s)} and "
                                f"--running-under={format_seconds(options.under_s)} will return 0 jobs.")
-    return options
 
 
 def _take(options: Options, key: str, value: str | None, session: Session) -> bool:
@@ -226,6 +224,9 @@ def _take(options: Options, key: str, value: str | None, session: Session) -> bo
         options.users, options.uids = str(session.identity.uid), [session.identity.uid]
     elif key == "w":
         options.nodes = text
+        options.node_names = hosts_of(NAME, text, "--nodelist")
+    elif key == "M":
+        options.clusters = text
     elif key in ("running-over", "running-under"):
         seconds = parse_seconds(text)
         if not seconds or seconds < 0:
@@ -235,8 +236,6 @@ def _take(options: Options, key: str, value: str | None, session: Session) -> bo
         raise refuse_json(NAME, f"--{key}")
     elif key == "V":
         raise Stop(Reply(VERSION_LINE))
-    elif key == "autocomplete":
-        raise Stop(Reply("".join(f"--{option.name}\n" for option in OPTIONS.long if option.name.startswith(text))))
     elif key in ("help", "usage"):
         raise Stop(Reply(HELP if key == "help" else USAGE))
     elif key == "helpstate":
@@ -308,13 +307,9 @@ def _take_operands(options: Options, operands: list[str]) -> None:
 def _check_nodes(options: Options, session: Session) -> None:
     if options.nodes is None:
         return
-    try:
-        names = hostlist.expand(options.nodes)
-    except hostlist.HostlistError:
-        raise Stop.error(NAME, f"'{options.nodes}' invalid entry for --nodelist") from None
     by_host = {node.host_name: node.name for node in session.views.nodes.values() if node.host_name}
     found = set()
-    for name in names:
+    for name in options.node_names:
         wanted = session.invocation.host if name.lower() == "localhost" else name
         known = wanted if wanted in session.views.nodes else by_host.get(wanted)
         if known is None:

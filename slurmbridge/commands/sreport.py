@@ -13,17 +13,13 @@ from slurmbridge.commands import sreport_users as users
 from slurmbridge.commands.common import VERSION_LINE, Stop, command, parse_options
 from slurmbridge.commands.sreport_help import HELP
 from slurmbridge.commands.sreport_talk import Talk, begins, set_sort, set_tres, set_unit
-from slurmbridge.slurm.getopt import NO_ARGUMENT, REQUIRED_ARGUMENT, LongOption, OptionTable
+from slurmbridge.slurm.getopt import OptionTable, long_options
 from slurmbridge.views.session import Reply, Session
 
 Report = Callable[[Talk, Sequence[str]], Awaitable[None]]
-OPTIONS = OptionTable("aM:hnpPQs:t:T:vV", [
-    *(LongOption(name, NO_ARGUMENT, key) for name, key in (
-        ("all_clusters", "a"), ("federation", "federation"), ("help", "h"), ("immediate", "i"), ("local", "local"),
-        ("noheader", "n"), ("parsable", "p"), ("parsable2", "P"), ("quiet", "Q"), ("sort", "sort"), ("usage", "h"),
-        ("verbose", "v"), ("version", "V"))),
-    *(LongOption(name, REQUIRED_ARGUMENT, key) for name, key in (
-        ("autocomplete", "autocomplete"), ("cluster", "M"), ("tres", "T")))])
+OPTIONS = OptionTable("aM:hnpPQs:t:T:vV", long_options("""
+    autocomplete= all_clusters:a cluster=:M federation help:h immediate:i local noheader:n parsable:p parsable2:P
+    quiet:Q sort tres=:T usage:h verbose:v version:V"""))
 ONE_CLUSTER = "Only one cluster option can be used (--all_clusters OR --cluster OR --local)\n"
 
 

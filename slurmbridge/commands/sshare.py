@@ -18,7 +18,7 @@ from slurmbridge.commands.common import (
 )
 from slurmbridge.slurm import hostlist
 from slurmbridge.slurm.format import ColumnField, ColumnPrinter
-from slurmbridge.slurm.getopt import NO_ARGUMENT, OPTIONAL_ARGUMENT, REQUIRED_ARGUMENT, LongOption, OptionTable
+from slurmbridge.slurm.getopt import OptionTable, long_options
 from slurmbridge.views.records import FAIRSHARE_PARENT, AssociationData
 from slurmbridge.views.session import Reply, Session
 
@@ -27,17 +27,9 @@ _WIRE = 1e6
 
 _API_VERSION = "slurm_api_version: 2883584, 44.0.0\n"
 
-_OPTIONS = OptionTable("aA:ehlM:no:pPqUu:t:vVm", [
-    LongOption("accounts", REQUIRED_ARGUMENT, "A"), LongOption("all", NO_ARGUMENT, "a"),
-    LongOption("helpformat", NO_ARGUMENT, "e"), LongOption("long", NO_ARGUMENT, "l"),
-    LongOption("partition", NO_ARGUMENT, "m"), LongOption("cluster", REQUIRED_ARGUMENT, "M"),
-    LongOption("clusters", REQUIRED_ARGUMENT, "M"), LongOption("noheader", NO_ARGUMENT, "n"),
-    LongOption("format", REQUIRED_ARGUMENT, "o"), LongOption("parsable", NO_ARGUMENT, "p"),
-    LongOption("parsable2", NO_ARGUMENT, "P"), LongOption("users", REQUIRED_ARGUMENT, "u"),
-    LongOption("Users", NO_ARGUMENT, "U"), LongOption("verbose", NO_ARGUMENT, "v"),
-    LongOption("version", NO_ARGUMENT, "V"), LongOption("help", NO_ARGUMENT, "help"),
-    LongOption("usage", NO_ARGUMENT, "help"), LongOption("json", OPTIONAL_ARGUMENT, "json"),
-    LongOption("yaml", OPTIONAL_ARGUMENT, "yaml")])
+_OPTIONS = OptionTable("aA:ehlM:no:pPqUu:t:vVm", long_options("""
+    autocomplete= accounts=:A all:a helpformat:e long:l partition:m cluster=:M clusters=:M noheader:n format=:o
+    parsable:p parsable2:P users=:u Users:U verbose:v version:V help usage:help json=? yaml=?"""))
 
 _HELP = """Usage: sshare [OPTION]...
   -a, --all              all users

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slurmbridge.commands import sstat_fields
-from slurmbridge.commands.common import VERSION_LINE, JobName, Stop, command, parse_job_name
+from slurmbridge.commands.common import VERSION_LINE, Stop, command, records_of
 from slurmbridge.commands.sacct_rows import Stats
 from slurmbridge.commands.scontrol_step import running_steps, step_name
 from slurmbridge.commands.sstat_fields import LiveStep
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.format import ColumnPrinter, UnknownField, pick_column, split_names
-from slurmbridge.slurm.getopt import NO_ARGUMENT, REQUIRED_ARGUMENT, LongOption, OptionTable, Parser
+from slurmbridge.slurm.getopt import OptionTable, Parser, completions, long_options
+from slurmbridge.slurm.selected_step import SelectedStep, StepSpecError, listed_steps
 from slurmbridge.views.records import JobRecord, StepRecord
 from slurmbridge.views.session import Reply, Session
 
@@ -42,18 +43,15 @@ sstat [<OPTION>] -j <job(.stepid)>
 """
 _SPECIAL = frozenset({"batch", "extern", "interactive"})
 _ORDER = {"extern": -3, "batch": -2, "interactive": -1}
-TABLE = OptionTable("aehij:no:pPvV", [
-    *(LongOption(name, NO_ARGUMENT, key) for name, key in (
-        ("allsteps", "a"), ("helpformat", "e"), ("help", "h"), ("noheader", "n"), ("noconvert", "noconvert"),
-        ("pidformat", "i"), ("parsable", "p"), ("parsable2", "P"), ("usage", "usage"), ("verbose", "v"),
-        ("version", "V"))),
-    *(LongOption(name, REQUIRED_ARGUMENT, key) for name, key in (("jobs", "j"), ("fields", "o"), ("format", "o")))])
+TABLE = OptionTable("aehij:no:pPvV", long_options("""
+    autocomplete= allsteps:a helpformat:e help:h jobs=:j noheader:n fields=:o format=:o noconvert pidformat:i parsable:p
+    parsable2:P usage verbose:v version:V"""))
 
 
 @command
 async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Reply:
     given: dict[str, str] = {}
-    jobs: list[str] = []
+    jobs: list[SelectedStep] = []
     parser = Parser("sstat", argv, TABLE, permute=True)
     while (found := parser.next()) is not None:
         key, value = found
@@ -61,25 +59,26 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
             raise Stop(Reply("", f"{parser.error}\n", 1))
         if key == "V":
             return Reply(VERSION_LINE)
+        if key == "autocomplete":
+            return Reply(completions(TABLE.long, value or ""))
         if key == "j":
-            jobs.append(value or "")
+            jobs += _selected(value or "")
         elif key in ("o", "i"):
             given["fields"] = given.get("fields", "") + (PID_FIELDS if key == "i" else value or "") + ","
         given[key] = value or ""
     table = sstat_fields.fields(keep_units="noconvert" in given)
     if given.keys() & {"h", "e", "usage"}:
         return Reply(HELP if "h" in given else USAGE if "usage" in given else _names([one.name for one in table]))
-    jobs += parser.operands[:1]
+    jobs += _selected(parser.operands[0]) if parser.operands else []
     try:
         columns = [pick_column(word, table) for word in split_names(given.get("fields") or FIELDS)]
     except UnknownField as error:
         raise Stop.error("sstat", f'Invalid field requested: "{error}"') from None
-    wanted = [name for text in jobs for part in text.split(",") if part and (name := parse_job_name(part)) is not None]
-    if not wanted:
+    if not jobs:
         raise Stop.error("sstat", "You didn't give me any jobs to stat.")
     rows: list[LiveStep] = []
     errors: list[str] = []
-    for name in wanted:
+    for name in dict.fromkeys(jobs):
         try:
             rows += await _steps(name, session, all_steps="a" in given, by_node="i" in given)
         except LookupError as error:
@@ -89,32 +88,44 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     return Reply(printer.header_text() + printer.rows(rows), "".join(errors))
 
 
-async def _steps(name: JobName, session: Session, *, all_steps: bool, by_node: bool) -> list[LiveStep]:
+def _selected(text: str) -> list[SelectedStep]:
+    try:
+        return listed_steps(text)
+    except StepSpecError as error:
+        raise Stop.fatal("sstat", str(error)) from None
+
+
+async def _steps(name: SelectedStep, session: Session, *, all_steps: bool, by_node: bool) -> list[LiveStep]:
     """Raises LookupError with what sstat says."""
-    job = _job(name, session)
-    if job is None:
+    jobs = _jobs(name, session)
+    if not jobs:
         raise LookupError(f"couldn't get steps for JobId={name.job_id}")
-    steps = sorted((step for step in running_steps(job) if name.step in ("", step.step_id)),
-                   key=lambda step: _ORDER.get(step.step_id, 0))
+    steps = sorted(((job, step) for job in jobs for step in running_steps(job) if name.step in ("", step.step_id)),
+                   key=lambda pair: _ORDER.get(pair[1].step_id, 0))
     if not steps:
-        raise LookupError(f"StepId={name.text}.{name.step} not found running." if name.step
+        raise LookupError(f"StepId={name.job_id}.{name.step} not found running." if name.step
                           else f"No steps running for job {name.job_id}")
     if not name.step and not all_steps:
-        steps = [step for step in steps if step.step_id not in _SPECIAL][:1]
-    if not steps:
-        return []
-    try:
-        live = await session.acts.look_at_steps(session.identity, job.job_id)
-    except SlurmError as error:
-        raise LookupError(f"problem getting step_layout for StepId={step_name(job, steps[0])}: {error.text}") from None
-    rows = [_row(job, step, live.get(step.step_id, {})) for step in steps]
+        steps = [pair for pair in steps if pair[1].step_id not in _SPECIAL][:1]
+    rows = []
+    for job, step in steps:
+        try:
+            live = await session.acts.look_at_steps(session.identity, job.job_id)
+        except SlurmError as error:
+            raise LookupError(
+                f"problem getting step_layout for StepId={step_name(job, step)}: {error.text}") from None
+        rows.append(_row(job, step, live.get(step.step_id, {})))
     return [part for row in rows for part in row.nodes_apart()] if by_node else rows
 
 
-def _job(name: JobName, session: Session) -> JobRecord | None:
-    if name.tasks:
-        return next((job for job in session.views.array_tasks(name.job_id) if job.array_task_id == name.tasks[0]), None)
-    return session.views.jobs.get(name.job_id)
+def _jobs(name: SelectedStep, session: Session) -> list[JobRecord]:
+    """The jobs that go by this id: of an array all or the one that is named, of a heterogeneous job the leader's
+    component, whatever offset is named (as Slurm's sstat does)."""
+    found = records_of(session.views, name.job_id)
+    if name.task is not None:
+        return [job for job in found if job.array_task_id == name.task] or [
+            job for job in found if job.array_task_id is None]
+    return [job for job in found if job.het_offset is None or job.job_id == name.job_id]
 
 
 def _row(job: JobRecord, step: StepRecord, live: Mapping[str, Any]) -> LiveStep:

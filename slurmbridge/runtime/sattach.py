@@ -76,7 +76,7 @@ class Attached:
 async def run(sessions: Sessions, client: Client, argv: Sequence[str]) -> None:
     try:
         call = read_call(argv)
-        step = sessions.own_step(call.step.rpartition(".")[2])
+        step = sessions.own_step(call.step.step)
         if step is None:
             raise Over("", "sattach: error: Could not get job step info: Invalid job id specified\n", 1)
         if call.layout:

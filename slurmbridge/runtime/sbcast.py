@@ -35,20 +35,20 @@ async def run(sessions: Sessions, client: Client, argv: Sequence[str], env: Mapp
 async def _targets(sessions: Sessions, call: Call) -> list[Target]:
     """Every node of the job, or of the step or the component that --jobid names. Raises Over."""
     own = OwnPart(sessions)
-    job, _, step = call.job.partition(".")
-    _, plus, offset = job.partition("+")
+    step, offset = (call.job.step, call.job.het_offset) if call.job else ("", None)
     heads = own.order.het_heads
-    groups = [int(offset)] if plus and offset.isdigit() else list(range(len(heads))) if heads else [0]
+    groups = [offset] if offset is not None else list(range(len(heads))) if heads else [0]
     try:
         parts = await parts_of(groups, own)
     except (PartLost, IndexError):
-        raise Over("", f"sbcast: error: Slurm job {call.job} lookup error: Invalid job id specified\n", 1) from None
+        raise Over("", f"sbcast: error: Slurm job {call.job_text} lookup error: Invalid job id specified\n",
+                   1) from None
     close_all(parts)
     names: set[str] | None = None
     if step:
         running = sessions.own_step(step)
         names = {share.name for share in running.plan.shares} if running is not None else set()
         if not names:
-            raise Over("", f"sbcast: error: Slurm job {call.job} lookup error: Invalid job id specified\n", 1)
+            raise Over("", f"sbcast: error: Slurm job {call.job_text} lookup error: Invalid job id specified\n", 1)
     return [Target(node, part.order.credential, call.target) for part in parts for node in part.order.nodes
             if names is None or node.name in names]

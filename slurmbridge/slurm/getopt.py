@@ -5,8 +5,8 @@ said about it, is glibc's doing. (getopt_long(3); compared with util-linux getop
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 NO_ARGUMENT, REQUIRED_ARGUMENT, OPTIONAL_ARGUMENT = 0, 1, 2
 
@@ -17,6 +17,29 @@ class LongOption(NamedTuple):
     name: str
     argument: int
     key: str
+
+
+class Spelled(Protocol):
+    """An option as it is typed."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def argument(self) -> int: ...
+    @property
+    def key(self) -> str: ...
+
+
+def long_options(words: str) -> list[LongOption]:
+    """Long options from a text: ``all:a accounts=:A jobs=?:j hide``. "=" an argument, "=?" perhaps one, then the key
+    where it is not the name."""
+    found = []
+    for word in words.split():
+        spelled, _, key = word.partition(":")
+        name = spelled.rstrip("=?")
+        argument = (NO_ARGUMENT, REQUIRED_ARGUMENT, OPTIONAL_ARGUMENT)[len(spelled) - len(name)]
+        found.append(LongOption(name, argument, key or name))
+    return found
 
 
 class OptionTable:
@@ -40,6 +63,21 @@ class OptionTable:
                 colons += 1
             self.short.setdefault(short[index], colons)
             index += 1 + colons
+
+
+def completions(options: Iterable[Spelled], query: str) -> str:
+    """What ``--autocomplete=QUERY`` prints: the options that contain it, short and long ones."""
+    if not query:
+        return ""
+    letters, names = query[0] == "-" or query[0].isalpha(), len(query) > 1 or query[0].isalpha()
+    found = []
+    for option in options:
+        if letters and len(option.key) == 1 and option.key.isalpha() and query in f"-{option.key}":
+            found.append(f"-{option.key}")
+        if names and query in f"--{option.name}":
+            endings = (("",), ("=",), ("=", " "))[option.argument]
+            found += [f"--{option.name}{ending}" for ending in endings]
+    return "".join(f"{line}\n" for line in found) + "\n" if found else ""
 
 
 class Parser:

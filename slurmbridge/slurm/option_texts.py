@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from slurmbridge.slurm import durations, memory
+from slurmbridge.slurm.getopt import completions
 from slurmbridge.slurm.options import COMMANDS, OPTIONS, Option
 from slurmbridge.slurm.version import SLURM_VERSION
 from slurmbridge.slurm.words import signal_name
@@ -111,7 +112,7 @@ def information(command: str, kind: str, query: str | None = None) -> str:
         return f"slurm {SLURM_VERSION}\n"
     mine = [option for option in OPTIONS if option.name and COMMANDS[command] in option.commands]
     if kind == "autocomplete":
-        return _completions(mine, query or "")
+        return completions(mine, query or "")
     operands = {"sbatch": "script [args...]", "salloc": "[command [args...]]", "srun": "executable [args...]"}[command]
     if kind == "usage":
         words = " ".join(f"[{_spelling(option)}]" for option in mine)
@@ -128,21 +129,6 @@ def information(command: str, kind: str, query: str | None = None) -> str:
 def _spelling(option: Option) -> str:
     value = option.field.replace("_", "-") if option.fields else "text"
     return f"--{option.name}" + ("", f"={value}", f"[={value}]")[option.argument]
-
-
-def _completions(options: list[Option], query: str) -> str:
-    if not query:
-        return ""
-    short = query[0] == "-" or query[0].isalpha()
-    long = len(query) > 1 or query[0].isalpha()
-    found = []
-    for option in options:
-        if short and len(option.key) == 1 and option.key.isalpha() and query in f"-{option.key}":
-            found.append(f"-{option.key}")
-        flag = f"--{option.name}"
-        if long and query in flag:
-            found += ([flag], [flag + "="], [flag + "=", flag + " "])[option.argument]
-    return "".join(line + "\n" for line in found) + "\n" if found else ""
 
 
 def split_tokens(text: str) -> tuple[list[str], str]:

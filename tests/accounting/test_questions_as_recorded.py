@@ -26,7 +26,7 @@ def users(monkeypatch: pytest.MonkeyPatch) -> None:
     """The recording's users, whoever lives here."""
     names = {uid: name for name, uid in UIDS.items()}
 
-    def uid_of(text: str) -> int | None:
+    def uid_of(text: str, *, known: bool = False) -> int | None:
         return int(text) if text.isdigit() else UIDS.get(text)
     for module in (sacct_options, sacctmgr_events, sreport_words):
         monkeypatch.setattr(module, "uid_of", uid_of)
