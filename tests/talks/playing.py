@@ -75,7 +75,8 @@ class Player:
         text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?", "TIME", text)
         text = re.sub(r"\S*/slurm_script\b", "slurm_script", text)
         text = re.sub(r"(line \d+: +)\d+ ", r"\1PID ", text)
-        return re.sub(rf"\b({re.escape(socket.gethostname().partition('.')[0])}|localhost)\b", "HOST", text)
+        text = re.sub(rf"\b({re.escape(socket.gethostname().partition('.')[0])}|localhost)\b", "HOST", text)
+        return re.sub(r"Sid=HOST:\d+", "Sid=HOST:PID", text)
 
     def act(self, act: Mapping[str, Any]) -> dict[str, Any]:
         """What came of a command: ``rc``, ``out``, ``err``."""
