@@ -8,6 +8,7 @@ from slurmbridge.commands.common import VERSION_LINE, Stop, check_clusters, comm
 from slurmbridge.commands.scontrol_call import NAME, Call, starts
 from slurmbridge.commands.scontrol_config import ping_text
 from slurmbridge.commands.scontrol_help import HELP
+from slurmbridge.commands.scontrol_refused import refused
 from slurmbridge.slurm import errors, states
 from slurmbridge.slurm.durations import format_seconds
 from slurmbridge.slurm.errors import SlurmError
@@ -192,26 +193,21 @@ async def _flag(call: Call, words: Sequence[str]) -> None:
     _too_many(call, words, 1)
 
 
-async def _refused(call: Call, words: Sequence[str]) -> None:
-    """Commands for daemons, power or logs that are not here."""
-    call.fail(f"{words[0]}: {errors.strerror(errors.ESLURM_NOT_SUPPORTED)}")
-
-
 Act = Callable[[Call, Sequence[str]], Awaitable[None]]
 # (name, letters that must be typed; 0: whatever begins with the name), in scontrol's order: the first match counts
 _COMMANDS: tuple[tuple[str, int, Act], ...] = (
-    ("all", 2, _flag), ("cancel_reboot", 3, _refused), ("completing", 2, _completing), ("cluster", 2, _flag),
+    ("all", 2, _flag), ("cancel_reboot", 3, refused), ("completing", 2, _completing), ("cluster", 2, _flag),
     ("create", 2, scontrol_update.create), ("details", 1, _flag), ("errnumstr", 2, _error_text),
-    ("errnostr", 2, _error_text), ("exit", 2, _flag), ("getaddrs", 8, _refused), ("gethost", 7, _refused),
-    ("hash_file", 15, _refused), ("hash", 9, _refused), ("help", 2, _help), ("hide", 2, _flag), ("oneliner", 1, _flag),
-    ("pidinfo", 3, _refused), ("ping", 3, _ping), ("power", 2, _refused), ("quiet", 4, _flag), ("quit", 4, _flag),
-    ("reboot_nodes", 3, _refused), ("reconfigure", 3, _reconfigure), ("requeue", 3, _requeue),
+    ("errnostr", 2, _error_text), ("exit", 2, _flag), ("getaddrs", 8, refused), ("gethost", 7, refused),
+    ("hash_file", 15, refused), ("hash", 9, refused), ("help", 2, _help), ("hide", 2, _flag), ("oneliner", 1, _flag),
+    ("pidinfo", 3, refused), ("ping", 3, _ping), ("power", 2, refused), ("quiet", 4, _flag), ("quit", 4, _flag),
+    ("reboot_nodes", 3, refused), ("reconfigure", 3, _reconfigure), ("requeue", 3, _requeue),
     ("requeuehold", 0, _requeue_hold), ("hold", 0, scontrol_acts.hold), ("uhold", 0, scontrol_acts.hold),
     ("release", 3, scontrol_acts.hold), ("suspend", 2, scontrol_acts.suspend), ("resume", 3, scontrol_acts.suspend),
-    ("top", 3, scontrol_acts.top), ("token", 3, _refused), ("wait_job", 2, _wait_job), ("setdebugflags", 9, _refused),
-    ("fsdampeningfactor", 3, _refused), ("fairsharedampeningfactor", 3, _refused), ("setdebug", 2, _refused),
-    ("schedloglevel", 3, _refused), ("show", 3, scontrol_show.show), ("write", 5, scontrol_acts.write),
-    ("takeover", 8, _refused), ("shutdown", 8, _shutdown), ("update", 1, scontrol_update.update),
+    ("top", 3, scontrol_acts.top), ("token", 3, refused), ("wait_job", 2, _wait_job), ("setdebugflags", 9, refused),
+    ("fsdampeningfactor", 3, refused), ("fairsharedampeningfactor", 3, refused), ("setdebug", 2, refused),
+    ("schedloglevel", 3, refused), ("show", 3, scontrol_show.show), ("write", 5, scontrol_acts.write),
+    ("takeover", 8, refused), ("shutdown", 8, _shutdown), ("update", 1, scontrol_update.update),
     ("delete", 1, scontrol_update.delete), ("verbose", 4, _flag), ("version", 4, _show_version),
-    ("listpids", 1, _refused), ("listjobs", 1, _refused), ("liststeps", 1, _refused), ("getent", 6, _refused),
-    ("notify", 1, scontrol_acts.notify), ("callerid", 3, _refused))
+    ("listpids", 1, refused), ("listjobs", 1, refused), ("liststeps", 1, refused), ("getent", 6, refused),
+    ("notify", 1, scontrol_acts.notify), ("callerid", 3, refused))

@@ -292,6 +292,9 @@ async def write(call: Call, argv: Sequence[str]) -> None:
         elif len(argv) > 2:
             await _write_script(call, argv[2], argv[3] if len(argv) > 3 else None)
     elif starts(argv[1], "config", 6):
+        if len(argv) > 3:
+            call.fail(f"too many arguments for keyword:{argv[0]}")
+            return
         call.fail("write config: slurmbridge writes no configuration; its file is "
                   + (call.session.views.conf.path or "the default one"))
     else:

@@ -57,7 +57,7 @@ def _lines(job: JobRecord, step: StepRecord, style: Style) -> Iterator[str]:
     if step.container:
         yield f"Container={step.container} ContainerID=(null)"
     for label, text in (("StdIn", step.std_in), ("StdErr", step.std_err), ("StdOut", step.std_out)):
-        if text:
+        if text and not special:
             yield f"{label}={text}"
 
 
