@@ -93,7 +93,7 @@ COLUMNS = (
 @pytest.mark.parametrize(("words", "text"), [
     ("jobid", " JobID \n------ \n12345+ \n"), ("jobid%10", "     JobID \n---------- \n  12345678 \n"),
     ("jobid%-10", "JobID      \n---------- \n12345678   \n"), ("jobn", "JobName  \n-------- \na longe+ \n"),
-    ("ncpus,end", "NCPU        End \n---- ---------- \n1234567 2026-01-01 \n"),
+    ("ncpus,end", "NCPU        End \n---- ---------- \n1234567 ########## \n"),
     ("comment,jobid", "Comme  JobID \n----- ------ \n      12345+ \n"),
     ("raw%12", "       Usage \n------------ \n12345.500000 \n"), ("usage%9", "    Usage \n--------- \n1.235e+04 \n")])
 def test_columns(words: str, text: str) -> None:

@@ -49,7 +49,7 @@ def test_a_step_daemon_of_a_gang_is_killed(lively_site: Site, index: int) -> Non
     kill_hard(daemon_pids(site, job)[index])
     site.wait_for(job, "NODE_FAIL")
     eventually(lambda: not processes_of(site), "processes of a lost job stay")
-    assert rows_of(site)[str(job)] == [("NODE_FAIL", "0:1")]
+    assert rows_of(site)[str(job)] == [("NODE_FAIL", "1:0")]
     assert site.job_field(job, "%r") == "NodeDown"
 
 
@@ -61,7 +61,7 @@ def test_a_lost_job_that_may_be_requeued_runs_again(lively_site: Site) -> None:
     eventually(mark.exists, "it does not start")
     kill_hard(daemon_pids(site, job)[0])
     site.wait_for(job, "FAILED")
-    assert rows_of(site)[str(job)] == [("NODE_FAIL", "0:1"), ("FAILED", "3:0")]
+    assert rows_of(site)[str(job)] == [("NODE_FAIL", "1:0"), ("FAILED", "3:0")]
     assert mark.read_text() == ".\n1.\n"
 
 
@@ -77,7 +77,7 @@ def test_spawner_and_step_daemon_are_killed_while_there_is_no_controller(make_si
         controller.wait()
         site.wait_for(job, "NODE_FAIL")
         eventually(lambda: not processes_of(site), "processes of a lost job stay")
-        assert rows_of(site)[str(job)] == [("NODE_FAIL", "0:1")]
+        assert rows_of(site)[str(job)] == [("NODE_FAIL", "1:0")]
 
 
 def test_the_spawner_is_killed_again_and_again(lively_site: Site) -> None:

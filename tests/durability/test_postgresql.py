@@ -104,4 +104,4 @@ def test_down_after_a_kill_while_the_database_is_away(site: Site, server: Postgr
         controller.start()                    # finds a run that is gone
         controller.wait()
         wait_until_idle(site)
-        assert rows_of(site)[str(job)] == [("NODE_FAIL", "0:1")]
+        assert rows_of(site)[str(job)] == [("NODE_FAIL", "1:0")]
