@@ -38,8 +38,9 @@ def run_order(order: LaunchOrder, nodes: dict[str, NodeRecord], controller_url: 
             for part in order.het_jobs if part.allocation]))
 
 
-def _shape(node: NodeRecord | None) -> dict[str, int]:
-    return {} if node is None else {"threads_per_core": node.threads_per_core, "node_cpus": node.cpus,
+def _shape(node: NodeRecord | None) -> dict[str, Any]:
+    return {} if node is None else {"features": node.features, "threads_per_core": node.threads_per_core,
+                                    "node_cpus": node.cpus,
                                     "cores_per_socket": node.cores_per_socket if node.sockets > 1 else 0}
 
 

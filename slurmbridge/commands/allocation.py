@@ -85,16 +85,23 @@ def allocation_variables(job: JobRecord, session: Session) -> dict[str, str]:
 def salloc_variables(jobs: Sequence[JobRecord], session: Session) -> dict[str, str]:
     """What salloc adds for its command: of a heterogeneous job, each component's under names of its own."""
     if len(jobs) == 1:
-        return {**allocation_variables(jobs[0], session), **_option_variables(jobs[0])}
+        return _salloc_own(jobs[0], session)
     found = {name: value for name, value in allocation_variables(jobs[0], session).items() if name in _OF_ALL}
     found |= {"SLURM_HET_SIZE": str(len(jobs)), "SLURM_PACK_SIZE": str(len(jobs))}
     for number, job in enumerate(jobs):
-        own = {**allocation_variables(job, session), **_option_variables(job)}
+        own = _salloc_own(job, session)
         for name in own.keys() - _OF_ALL | {"SLURM_JOB_ID"}:
             found |= {f"{name}_HET_GROUP_{number}": own[name], f"{name}_PACK_GROUP_{number}": own[name]}
     tasks = [found.get(f"SLURM_NTASKS_HET_GROUP_{number}", "") for number in range(len(jobs))]
     if all(tasks):
         found["SLURM_NTASKS"] = found["SLURM_NPROCS"] = str(sum(map(int, tasks)))
+    return found
+
+
+def _salloc_own(job: JobRecord, session: Session) -> dict[str, str]:
+    """salloc does not tell its command the job's devices."""
+    found = {**allocation_variables(job, session), **_option_variables(job)}
+    found.pop("SLURM_JOB_GPUS", None)
     return found
 
 
@@ -117,5 +124,5 @@ def _option_variables(job: JobRecord) -> dict[str, str]:
         "SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks, "SLURM_CPUS_PER_TASK": request.cpus_per_task,
         "SLURM_TRES_PER_TASK": request.tres_per_task, "SLURM_NTASKS_PER_NODE": request.ntasks_per_node,
         "SLURM_DISTRIBUTION": request.distribution, "SLURM_DIST_PLANESIZE": request.plane_size,
-        "SLURM_THREADS_PER_CORE": request.threads_per_core}
+        "SLURM_THREADS_PER_CORE": request.threads_per_core, "SLURM_JOB_SEGMENT_SIZE": request.segment_size}
     return {name: str(value) for name, value in found.items() if value}

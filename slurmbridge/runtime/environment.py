@@ -246,7 +246,8 @@ def step_environment(order: RunOrder, base: Mapping[str, str], step: StepFacts) 
         "SLURM_LAUNCH_NODE_IPADDR": step.launcher_host, "SLURM_JOB_GROUP": order.group_name,
     }
     if any(gpu_indices(node) for node in order.nodes):         # each node says which, or that there are none
-        env = {name: value for name, value in env.items() if name not in (*GPU_VISIBILITY, "SLURM_STEP_GPUS")}
+        own = (*GPU_VISIBILITY, "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE")
+        env = {name: value for name, value in env.items() if name not in own}
     return {**env, **(step.bridge or bridge_variables(order))}
 
 

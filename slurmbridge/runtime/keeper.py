@@ -275,8 +275,7 @@ class StepKeeper:
     async def _await_exit(self, task: Task, ending: asyncio.Future[Exit], environment: dict[str, str]) -> None:
         result = await ending
         for program in self.request["epilogs"]:
-            _, out, err = await helpers.capture(self.children, [program], environment, self.request["cwd"])
-            self._pass_on(task, 1, out)
+            _, _, err = await helpers.capture(self.children, [program], environment, self.request["cwd"])
             self._pass_on(task, 2, err)
         times, counts = self.meter.ended(task.pid, result)
         limit = self.limits.get(task.node)

@@ -31,6 +31,8 @@ def step_request(running: RunningStep, step: StepOptions) -> dict[str, Any]:
         owns_allocation=running.call.owns_allocation, preserve=bool(opts["preserve_env"]))
     own = {name: value for name, value in running.call.env.items() if not name.startswith("SLURM_RLIMIT_")}
     own |= stepenv.option_variables(opts, step.request, running.call.own_umask)
+    if opts["mpi"] == "none":
+        own.pop("SLURM_MPI_TYPE", None)
     shared = environment.step_environment(order, environment.export_filter(own, opts["export"]), facts)
     append = opts["open_mode"] == "append" or (
         opts["open_mode"] is None and order.settings.get("JobFileAppend", "0") == "1")

@@ -25,6 +25,7 @@ class NodeShare:
     threads_per_core: int = 1
     cores_per_socket: int = 0                 # 0: all in one socket
     node_cpus: int = 0                        # of the node as a whole; 0: as many as the run has
+    features: tuple[str, ...] = ()
 
     @property
     def cpu_ids(self) -> tuple[int, ...]:
@@ -96,6 +97,7 @@ class RunOrder:
         for node in plain["nodes"]:
             shape = dict(node)
             shape["gres"] = {name: tuple(indices) for name, indices in shape.get("gres", {}).items()}
-            shape["cores"] = tuple(shape.get("cores", ()))
+            for name in ("cores", "features"):
+                shape[name] = tuple(shape.get(name, ()))
             nodes.append(NodeShare(**shape))
         return cls(**{**plain, "request": JobRequest(**request), "nodes": nodes})

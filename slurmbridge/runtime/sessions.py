@@ -29,7 +29,8 @@ class Sessions:
 
     def __init__(self, daemon: StepDaemon) -> None:
         self.daemon = daemon
-        self.nodes = [NodeUse(node.name, node.cpus, node.mem_mb, dict(node.gres), cpu_ids=node.cpu_ids)
+        self.nodes = [NodeUse(node.name, node.cpus, node.mem_mb, dict(node.gres), cpu_ids=node.cpu_ids,
+                              features=frozenset(node.features))
                       for node in daemon.order.nodes]
         self.running: dict[str, RunningStep | LentStep] = {}     # by step number
         self.sessions: set[SrunSession | LentStep] = set()

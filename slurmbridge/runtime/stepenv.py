@@ -44,7 +44,7 @@ def option_variables(opts: OptionSet, request: StepRequest, umask: int) -> dict[
         "SLURM_TRES_BIND": opts["tres_bind"],
         "SLURMD_TRES_BIND": opts["tres_bind"],
     }
-    return {name: str(value) for name, value in found.items() if value is not None} | _cpu_bind(opts)
+    return {name: str(value) for name, value in found.items() if value is not None} | _cpu_bind(opts) | _mem_bind(opts)
 
 
 _HINT_UNITS = {"compute_bound": "cores", "memory_bound": "cores", "multithread": "threads", "nomultithread": "threads"}
@@ -69,6 +69,17 @@ def hinted_unit(opts: OptionSet) -> str:
     if not unit and opts["ntasks_per_core"]:
         return "cores" if opts["ntasks_per_core"] == 1 else "threads"
     return "sockets" if not unit and opts["ntasks_per_socket"] else unit
+
+
+def _mem_bind(opts: OptionSet) -> dict[str, str]:
+    bind: bindings.MemBind | None = opts["mem_bind"]
+    if bind is None:
+        return {}
+    verbose = "verbose" if bind.verbose else "quiet"
+    kind = f"{bind.kind}:" if bind.values else bind.kind
+    kinds = ",".join(part for part in ("prefer" if bind.prefer else "", kind) if part)
+    return {"SLURM_MEM_BIND": f"{verbose},{kinds}{bind.values}" if kinds else verbose,
+            "SLURM_MEM_BIND_LIST": bind.values, "SLURM_MEM_BIND_TYPE": kinds, "SLURM_MEM_BIND_VERBOSE": verbose}
 
 
 def _distribution(opts: OptionSet, request: StepRequest) -> str | None:

@@ -93,6 +93,9 @@ def _refuse_unsupported(opts: OptionSet, order: RunOrder, log: Log) -> None:
     _check_container({name: opts[name] for name in PYXIS_NAMES if opts.is_set(name)}, order, log)
     if opts["begin"]:
         log.error("--begin is ignored because nodes are already allocated.")
+    if opts.is_set("core-spec"):
+        log.error("Ignoring --core-spec value for a job step within an existing job. "
+                  "Set specialized cores at job allocation time.")
     if opts["x11"] is not None:
         log.error("Ignoring --x11 option for a job step within an existing job. "
                   "Set x11 options at job allocation time.")
@@ -143,6 +146,10 @@ def _request(opts: OptionSet, order: RunOrder, log: Log, owns_allocation: bool) 
         raise ClientExit(1)
     if opts["relative"] is not None and opts["relative"] >= total:
         log.error(f"--relative value invalid, must be smaller than the number of nodes: {opts['relative']} >= {total}")
+        raise ClientExit(1)
+    named = len(hostlist.expand(opts["alloc_nodelist"])) if opts["alloc_nodelist"] and opts["nodes_set"] else total
+    if named < opts["min_nodes"] <= total and not owns_allocation:
+        log.error(f"Only allocated {named} nodes asked for {opts['min_nodes']}")
         raise ClientExit(1)
     if not opts["nodes_set"]:
         opts["min_nodes"] = min(opts["ntasks"], usable) if opts["ntasks_set"] else usable

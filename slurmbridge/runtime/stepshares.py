@@ -69,6 +69,7 @@ def _cpu_ids(node: NodeUse, count: int) -> tuple[int, ...]:
 
 def _spread_gres(request: StepRequest, nodes: Sequence[NodeUse], shares: list[StepShare]) -> tuple[StepShare, ...]:
     """Devices of each node: the job's, or as many of the free ones as were asked for."""
+    _check_total(request, nodes, shares)
     result = []
     left = dict(request.gres_per_step)
     for position, share in enumerate(shares):
@@ -78,9 +79,10 @@ def _spread_gres(request: StepRequest, nodes: Sequence[NodeUse], shares: list[St
         elif request.gres_per_step and not request.gres_per_node:
             wanted = {}
             for name, count in left.items():
-                later = len(shares) - position - 1
-                fair = -(-count // (later + 1))
-                wanted[name] = min(count, max(fair, 1 if count else 0), len(matching(node.gres, name)))
+                later = shares[position + 1:]
+                fair = -(-count // (len(later) + 1))
+                least = count - _room(nodes, later, name)
+                wanted[name] = min(count, max(fair, least), len(matching(node.gres, name)))
                 left[name] = count - wanted[name]
         elif request.gres_per_task and not request.gres_per_node:
             wanted = {name: count * len(share.tasks) for name, count in request.gres_per_task}
@@ -88,6 +90,21 @@ def _spread_gres(request: StepRequest, nodes: Sequence[NodeUse], shares: list[St
             wanted = None if request.gres_per_node is None else dict(request.gres_per_node)
         result.append(_with_devices(request, node, share, _take(request, node, wanted)))
     return tuple(result)
+
+
+def _room(nodes: Sequence[NodeUse], shares: Sequence[StepShare], name: str) -> int:
+    return sum(len(matching(nodes[share.node_index].gres, name)) for share in shares)
+
+
+def _check_total(request: StepRequest, nodes: Sequence[NodeUse], shares: Sequence[StepShare]) -> None:
+    """srun inherits SLURM_GPUS of its job, so that a step on fewer nodes may ask for more than they have."""
+    if request.gres_per_node == ():
+        return
+    if any(_room(nodes, shares, name) < count for name, count in request.gres_per_step):
+        raise StepRefused(errors.ESLURM_INVALID_GRES)
+    tasks = sum(len(share.tasks) for share in shares)
+    if any(_room(nodes, shares, name) < count * tasks for name, count in request.gres_per_task):
+        raise StepRefused(errors.ESLURM_TOO_MANY_REQUESTED_CPUS)
 
 
 def _take(request: StepRequest, node: NodeUse, wanted: dict[str, int] | None) -> dict[str, tuple[int, ...]]:

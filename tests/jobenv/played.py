@@ -50,7 +50,8 @@ esac; done; exit 0
 SEEN = re.compile(r"(SLURM|SBATCH_|SALLOC_|SRUN_|SLURMD_|PMI|CUDA_|GPU_DEVICE_ORDINAL|ROCR_VISIBLE|ZE_AFFINITY|OMPI_"
                   r"|PRTE_|HYDRA_|I_MPI_|(TMPDIR|HOSTNAME|ENVIRONMENT|HOME|USER|LOGNAME|SHELL|PATH)$)")
 LEFT_OUT = re.compile(r"(SLURM_CONF|LANG)$|SLURMBRIDGE")
-CHANCE_LINES = re.compile(r"salloc: Job allocation \S+ has been revoked|srun: (Step created for|Job \S+ step creation)")
+CHANCE_LINES = re.compile(r"salloc: (Job allocation \S+ has been revoked|Waiting for resource configuration)"
+                          r"|srun: (Step created for|Job \S+ step creation)")
 MASKED = {"SLURM_LAUNCH_NODE_IPADDR": "ADDR", "SLURM_SRUN_COMM_HOST": "ADDR", "SLURM_SRUN_COMM_PORT": "PORT",
           "SLURM_STEP_LAUNCHER_PORT": "PORT", "SLURM_TASK_PID": "PID", "SLURM_JOB_START_TIME": "TIME",
           "SLURM_SUBMIT_HOST": "HOST"}

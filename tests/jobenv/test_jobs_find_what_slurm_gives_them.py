@@ -14,7 +14,8 @@ import pytest
 from played import FIRST_JOB, Played, differences
 from sites import DATA, Site
 
-CASES = [json.loads(line) for line in (DATA / "jobenv" / "cases.jsonl").read_text().splitlines()]
+CASES = [json.loads(line) for name in ("cases.jsonl", "input_variables.jsonl")
+         for line in (DATA / "jobenv" / name).read_text().splitlines()]
 ACCOUNTS = {"alice": ("phys_qcd", "eng_ml"), "bob": ("phys_qcd",), "dana": ("phys_astro",), "liam": ("eng_ml",)}
 UIDS = {"alice": 20001, "bob": 20002, "dana": 20004, "liam": 20012}
 

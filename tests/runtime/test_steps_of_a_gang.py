@@ -230,8 +230,8 @@ srun -n1 --prolog=./pro --epilog=./pro echo task; srun -n1 --pty bash -c 'test -
 
 def test_task_prolog_and_epilog(rig):
     job = rig.do("""printf '#!/bin/sh\\necho export ADDED=$SLURM_PROCID\\necho unset FOO\\necho print hello\\n' > pro
-printf '#!/bin/sh\\necho bye $ADDED\\n' > epi; chmod +x pro epi
-srun -n2 -N1 -l --task-prolog=$PWD/pro --task-epilog=$PWD/epi bash -c 'echo $ADDED ${FOO-unset}' | sort""")
+printf '#!/bin/sh\\necho unseen\\necho bye $ADDED >&2\\n' > epi; chmod +x pro epi
+srun -n2 -N1 -l --task-prolog=$PWD/pro --task-epilog=$PWD/epi bash -c 'echo $ADDED ${FOO-unset}' 2>&1 | sort""")
     assert job.lines() == ["0: 0 unset", "0: bye 0", "0: hello", "1: 1 unset", "1: bye 1", "1: hello"]
 
 
