@@ -73,6 +73,8 @@ class Event:
 
 class Engine(Protocol):
     name: str
+    suspended_frees_cores: bool
+    """Whether others may have the cores of a job that an administrator suspended."""
 
     async def inventory(self) -> Sequence[NodeRecord]:
         """The nodes this engine has now (static slurm.conf lines have been applied)."""

@@ -54,9 +54,7 @@ class Evictions:
             if "REQUEUE" in mode and victim.request.batch and victim.requeue:
                 self._life.apply(victim, Event.REQUEUE, cause)
             elif "SUSPEND" in mode:
-                if self._life.apply(victim, Event.SUSPEND, cause) and victim.job_id in world.columns.running:
-                    world.columns.suspend(victim.job_id)
-                    world.wake()
+                self._life.apply(victim, Event.SUSPEND, cause)
             else:
                 self._life.apply(victim, Event.PREEMPT, cause)
 

@@ -102,9 +102,17 @@ class Launching:
             controller_url=world.controller_url, kill_wait_s=float(world.conf.kill_wait_s), end_by_s=end_by,
             array_tasks=tasks, conf_path=world.conf.path,
             warn_signal=request.signal_number if before_end else None,
-            warn_before_s=(request.signal_before_s if request.signal_before_s is not None else 60) if before_end else 0,
+            warn_before_s=self._warn_before_s(job, end_by) if end_by is not None and before_end else 0,
             warn_batch=request.signal_batch, settings=self.settings,
             het_jobs=tuple(world.jobs.het_components(job)) if job.het_job_id and not job.het_offset else ())
+
+    def _warn_before_s(self, job: JobRecord, end_by_s: float) -> int:
+        """Seconds from --signal to ``end_by_s``: the signal is for the time limit, OverTimeLimit comes after that."""
+        before_s = job.request.signal_before_s if job.request.signal_before_s is not None else 60
+        if job.start_s is None or job.time_limit_min in (None, UNLIMITED_MIN):
+            return before_s
+        limit_s = job.start_s + job.pre_suspend_s + (job.time_limit_min or 0) * 60
+        return before_s + max(0, round(end_by_s - limit_s))
 
     def _end_by(self, job: JobRecord) -> float | None:
         """When the step daemon is to end the job by itself."""

@@ -360,6 +360,9 @@ class JobLife:
         job.suspend_s = self.world.now()
         if cause.preempted:
             job.preempt_s = job.suspend_s
+        if job.job_id in self.world.columns.running and (cause.preempted or self.world.engine.suspended_frees_cores):
+            self.world.columns.suspend(job.job_id, returns=cause.preempted)
+            self.world.wake()
         self.control("suspend", job)
 
     def _do_resume(self, job: JobRecord, cause: Cause, event: Event) -> None:

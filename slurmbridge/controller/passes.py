@@ -22,6 +22,7 @@ from slurmbridge.controller.transitions import Event, Phase, phase_of
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling import passes as scheduler
 from slurmbridge.scheduling.snapshot import MAIN, REASONS, Plan, Snapshot, Start
+from slurmbridge.slurm import states
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.views.records import JobRecord
 
@@ -128,7 +129,7 @@ class Passes:
             self._accrue()
         self.update_priorities()
         self._resume()
-        if not len(world.queue) or self.stopped or world.journal.trouble:
+        if not len(world.queue) or self.stopped or world.journal.trouble or self._waits_for_completion():
             return
         if world.nodes_returned and self._with_backfill:
             self._backfill()
@@ -155,6 +156,19 @@ class Passes:
         self.apply(scheduler.backfill_pass(self._snapshot()))
         self._backfilled(time.perf_counter() - began)
 
+    def _waits_for_completion(self) -> bool:
+        """CompleteWait: nothing starts while a job that ended less than so many seconds ago is still completing. The
+        pass follows once it is gone, or once the time is over."""
+        world = self._world
+        wait_s, now = world.conf.complete_wait_s, world.now()
+        if not wait_s:
+            return False
+        left_s = [job.end_s + wait_s - now for job in world.jobs.active.values()
+                  if states.COMPLETING in job.flags and job.end_s is not None and job.end_s + wait_s >= now]
+        if left_s:
+            asyncio.get_running_loop().call_later(max(left_s) + COALESCE_S, self._changed.set)
+        return bool(left_s)
+
     def _preemptors_first(self) -> bool:
         """Nodes that are being emptied are looked at again once they are: until then backfill keeps its interval."""
         return bool(self._preempting) and asyncio.get_running_loop().time() < self._last_backfill + self._bf_interval
@@ -175,7 +189,7 @@ class Passes:
     def _backfill_later(self) -> None:
         self._later = None
         world = self._world
-        if not len(world.queue) or self.stopped or world.journal.trouble:
+        if not len(world.queue) or self.stopped or world.journal.trouble or self._waits_for_completion():
             return
         try:
             self.update_priorities()
@@ -350,7 +364,6 @@ class Passes:
         for job_id in columns.suspended:
             job = self._world.jobs.active.get(job_id)
             if job is not None and columns.may_resume(job_id):
-                columns.resume(job_id)
                 with contextlib.suppress(SlurmError):
                     self._life.apply(job, Event.RESUME)
 

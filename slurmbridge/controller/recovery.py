@@ -47,8 +47,9 @@ def restore_jobs(world: World, jobs: dict[int, JobRecord]) -> list[JobRecord]:
         else:
             nodes.occupy(job, world.nodes)
             running = nodes.running_job(job, world.limits.subject(job), exempt_until_s(world, job))
-            if phase is Phase.SUSPENDED and job.preempt_s is not None and "SUSPEND" in preempt_mode(world, job):
-                world.columns.start_suspended(running)
+            returns = job.preempt_s is not None and "SUSPEND" in preempt_mode(world, job)
+            if phase is Phase.SUSPENDED and (returns or world.engine.suspended_frees_cores):
+                world.columns.start_suspended(running, returns=returns)
             else:
                 world.columns.apply_start(running)
             world.limits.job_started(job)

@@ -77,6 +77,7 @@ class RunningJob:
     licenses: tuple[tuple[str, int], ...] = ()
     preempt_exempt_until_s: int = 0
     suspended: bool = False
+    returns: bool = False                     # suspended for others: goes on by itself once nobody has its cores
     stays: bool = False                       # a victim that would be suspended: it keeps memory and devices
     requeue: bool = True                      # may be preempted by requeueing (batch jobs with Requeue=1)
 
@@ -210,6 +211,7 @@ class ClusterColumns:
         self.largest: dict[str, tuple[int, int]] = {}     # partition -> most CPUs and cores of one of its nodes
         self.running: dict[int, RunningJob] = {}
         self._whole: dict[int, RunningJob] = {}           # suspended jobs as they were with their cores
+        self._crowded: dict[int, RunningJob] = {}         # resumed while others had their cores; with all their cores
         self._foreign: dict[str, _Foreign] = {}
         for i, node in enumerate(nodes):
             self._index_features(i, node)
@@ -350,20 +352,24 @@ class ClusterColumns:
         """Everything of the job is free again. Raises KeyError when it does not run."""
         job = self.running.pop(job_id)
         self._whole.pop(job_id, None)
+        self._crowded.pop(job_id, None)
         release(self, self.use, job)
+        for other in list(self._crowded):
+            self._take_cores(other)
         return job
 
-    def suspend(self, job_id: int) -> None:
-        """A preempted job stops: its cores are for others, its memory and devices stay its own."""
+    def suspend(self, job_id: int, *, returns: bool) -> None:
+        """The job stops: its cores are for others, its memory and devices stay its own. ``returns``: it was preempted
+        and goes on by itself."""
         job = self.running[job_id]
         if not job.suspended:
             release(self, self.use, job)
-            self.start_suspended(job)
+            self.start_suspended(self._crowded.pop(job_id, job), returns=returns)
 
-    def start_suspended(self, job: RunningJob) -> None:
+    def start_suspended(self, job: RunningJob, *, returns: bool) -> None:
         """A job that ``suspend`` stopped before the controller's restart. ``job``: with its cores."""
         self._whole[job.job_id] = job
-        self.running[job.job_id] = without_cores(job)
+        self.running[job.job_id] = replace(without_cores(job), returns=returns)
         charge(self, self.use, self.running[job.job_id])
 
     def may_resume(self, job_id: int) -> bool:
@@ -373,17 +379,29 @@ class ClusterColumns:
             self.use.core_busy[self.index[share.node], list(share.cores)].any() for share in job.shares)
 
     def resume(self, job_id: int) -> None:
-        """The job has its cores again; none where it was not suspended by ``suspend``."""
+        """A suspended job has its cores again, beside those who have them meanwhile."""
         job = self._whole.pop(job_id, None)
         if job is not None:
-            release(self, self.use, self.running[job_id])
-            self.running[job_id] = job
-            charge(self, self.use, job)
+            self._crowded[job_id] = job
+            self._take_cores(job_id)
+
+    def _take_cores(self, job_id: int) -> None:
+        """Charges a resumed job for its cores that nobody else is charged for: a core counts once."""
+        job = self._crowded[job_id]
+        release(self, self.use, self.running[job_id])
+        if self.use.shared is None:
+            job = replace(job, shares=tuple(replace(share, cores=tuple(
+                core for core in share.cores if not self.use.core_busy[self.index[share.node], core]))
+                for share in job.shares))
+        self.running[job_id] = job
+        charge(self, self.use, job)
+        if job == self._crowded[job_id]:
+            del self._crowded[job_id]
 
     @property
     def suspended(self) -> list[int]:
-        """Jobs that ``suspend`` stopped, in the order in which they were."""
-        return list(self._whole)
+        """Jobs that were suspended for others, in the order in which they were."""
+        return [job_id for job_id in self._whole if self.running[job_id].returns]
 
 
 def without_cores(job: RunningJob) -> RunningJob:

@@ -43,7 +43,6 @@ MEANINGS = {
     "scripts": "no program of the site is started for this",
     "site": "the site factor is what scontrol sets, there is no plugin",
     "launchtime": "the engine's own time limit for starting a job holds",
-    "wait": "nodes are free as soon as the job's processes are gone",
     "inactive": "an allocation ends when its salloc or srun is gone, at once",
     "stepcount": "steps of a job are not counted against a limit",
     "preempt": "victims are chosen as with no PreemptParameters",
@@ -112,7 +111,7 @@ CliFilterParameters text filter
 CliFilterPlugins text filter
 ClusterName text
 CommunicationParameters text comm
-CompleteWait u16 wait
+CompleteWait u16
 ControlAddr text control
 ControlMachine text
 CoreSpecPlugin text removed

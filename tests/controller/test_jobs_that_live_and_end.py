@@ -59,6 +59,20 @@ def test_over_time_limit_gives_more_time() -> None:
     in_lab(story, "OverTimeLimit=1\n")
 
 
+def test_the_signal_is_for_the_time_limit_without_over_time_limit() -> None:
+    async def story(lab: Lab) -> None:
+        orders, launch = [], lab.engine.launch
+
+        async def launched(order: LaunchOrder) -> None:
+            orders.append(order)
+            await launch(order)
+        lab.engine.launch = launched
+        await lab.submit(time_limit_min=2, signal_number=10, signal_before_s=30)
+        await lab.settle()
+        assert [(one.warn_before_s, one.end_by_s - one.job.start_s) for one in orders] == [(90, 180)]
+    in_lab(story, "OverTimeLimit=1\n")
+
+
 def test_begin_time_and_deadline() -> None:
     async def story(lab: Lab) -> None:
         later = await lab.submit(begin_s=int(lab.now) + 100)

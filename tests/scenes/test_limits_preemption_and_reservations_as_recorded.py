@@ -148,8 +148,8 @@ class Played:
             time.sleep(0.2)
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: f"{scene['kind']}-{scene['seed']}")
-def test_a_scene_goes_as_recorded(scene: dict[str, Any], make_site: Any, users: None) -> None:
+def play(scene: dict[str, Any], make_site: Any) -> None:
+    """Asserts that a scene goes as recorded."""
     site = make_site(engine="local", started=False, enforce=True)
     site.slurm_conf.write_text(merged(site.slurm_conf.read_text(), (CONF + scene.get("conf", "")).splitlines()))
     site.up()
@@ -159,9 +159,16 @@ def test_a_scene_goes_as_recorded(scene: dict[str, Any], make_site: Any, users: 
     played = Played(site)
     until = time.monotonic()
     for act in scene["acts"]:
+        if act.get("stay"):
+            time.sleep(act["wait"])
         if "wait" in act:
             until = time.monotonic() + act["wait"] + MORE_S
         elif act.get("read"):
             played.look(act, until)
         else:
             played.act(act)
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: f"{scene['kind']}-{scene['seed']}")
+def test_a_scene_goes_as_recorded(scene: dict[str, Any], make_site: Any, users: None) -> None:
+    play(scene, make_site)

@@ -2,7 +2,8 @@
 lab can be reached (lab run python3 …).
 
 SCRIPT has one scene after another; each begins with "== NAME". Lines: "conf KEY=VALUE" (more of slurm.conf), "dbd
-KEY=VALUE" (more of slurmdbd.conf), "wait SECONDS", "read [FIELD…]" (a look at all jobs, with more fields of scontrol),
+KEY=VALUE" (more of slurmdbd.conf), "wait SECONDS" (for what the next look shows), "stay SECONDS"
+(what the look before showed stays), "read [FIELD…]" (a look at all jobs, with more fields of scontrol),
 "[as USER] COMMAND…"; of "USER sbatch …" the rest is submitted by root for that user with an explicit priority, later
 ones lower, unless one is given. Each scene begins on a fresh lab with the database as it was seeded.
 """
@@ -110,6 +111,9 @@ class Recorder:
         if words[0] == "wait":
             time.sleep(float(words[1]))
             return {"wait": float(words[1]) if "." in words[1] else int(words[1])}
+        if words[0] == "stay":
+            time.sleep(float(words[1]))
+            return {"wait": float(words[1]), "stay": True}
         if words[0] == "read":
             return self.read(words[1:])
         user = None

@@ -46,6 +46,7 @@ class KubernetesEngine:
     """``open`` first, then ``recover``. ``cluster_name``: slurm.conf's; it tells our objects from another site's."""
 
     name = "kubernetes"
+    suspended_frees_cores = False     # its pods keep their requests
 
     def __init__(self, settings: KubernetesSettings, cluster_name: str, *, kill_wait_s: int = 30,
                  clock: Callable[[], float] = time.time) -> None:

@@ -46,6 +46,7 @@ class LocalEngine:
     """``nodes`` are known by their names; ``state`` is the controller's directory. Call ``recover`` first."""
 
     name = "local"
+    suspended_frees_cores = True
 
     def __init__(self, nodes: Sequence[NodeRecord], state: Path, *, controller_url: str = "") -> None:
         self._nodes = {node.name: node for node in nodes}

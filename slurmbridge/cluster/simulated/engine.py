@@ -68,6 +68,7 @@ class SimulatedEngine:
     """
 
     name = "simulated"
+    suspended_frees_cores = True
 
     def __init__(self, nodes: Sequence[NodeRecord], state: Path | None = None, *,
                  clock: Callable[[], float] = time.time,
