@@ -162,7 +162,9 @@ class LentStep:
                     self._tell(str(asked["kind"]), dict(asked["data"]))
         finally:
             if self._told is not None:
-                self._sessions.daemon.tell("step_ended", step_id=self._told, exit_status=int(signal.SIGKILL), usage={})
+                # whoever leads the step is gone without a word: a run that is being ended has had its SIGTERM
+                ended_by = signal.SIGTERM if self._sessions.daemon.ending else signal.SIGKILL
+                self._sessions.daemon.tell("step_ended", step_id=self._told, exit_status=int(ended_by), usage={})
             for step_id, plan in self._held.items():
                 self._sessions.running.pop(step_id, None)
                 self._sessions.release(plan)
