@@ -1,7 +1,9 @@
 """``sacctmgr list`` of what is in the accounting data itself: accounts, associations, users, QOS, TRES, the cluster."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from slurmbridge.commands.sacctmgr_accounts import account_conditions, matching_accounts
 from slurmbridge.commands.sacctmgr_fields import columns, matches
@@ -20,14 +22,15 @@ _ONLY_WITH = ("You requested options that are only valid when querying with the 
 RPC_VERSION = 44 << 8                         # what Slurm 25.11 calls its protocol
 
 
-def show(talk: Talk, formats: Sequence[str], rows: Sequence[Row], tree: bool = False) -> None:
-    """Prints rows in the wanted columns; an unknown one ends the command."""
+def show(talk: Talk, formats: Sequence[str], rows: Sequence[Row], tree: bool = False,
+         headers: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Prints rows in the wanted columns, some under other ``headers``; an unknown column ends the command."""
     try:
         wanted = columns(formats, tree)
     except UnknownField as error:
         talk.complain(f"Unknown field '{error.args[0]}'\n")
         return
-    talk.table(wanted, rows)
+    talk.table([replace(one, name=headers.get(one.name, one.name)) for one in wanted], rows)
 
 
 def check_fields(talk: Talk, formats: Sequence[str]) -> bool:
@@ -249,18 +252,7 @@ async def list_wckey(talk: Talk, argv: Sequence[str]) -> None:
         for number_of, (name, user) in sorted(talk.data.wckeys.items(), key=lambda item: (item[1], item[0]))
         if here(talk, where) and (not names or name in names) and (not users or user in users)
         and (not ids or str(number_of) in ids)]
-    if not formats:
-        _wckey_table(talk, rows)
-        return
-    show(talk, formats, rows)
-
-
-def _wckey_table(talk: Talk, rows: Sequence[Row]) -> None:
-    """The default columns: the name's is called WCKey."""
-    from dataclasses import replace
-    wanted = columns(["Name,Cluster,User"])
-    wanted[0] = replace(wanted[0], name="WCKey")
-    talk.table(wanted, rows)
+    show(talk, formats or ["Name,Cluster,User"], rows, headers={"Name": "WCKey", "WCKeys": "WCKey"})
 
 
 async def list_cluster(talk: Talk, argv: Sequence[str]) -> None:

@@ -277,7 +277,7 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         plain("Priority", "p", "PRIORITY", lambda row: f"{row.priority / HIGHEST:16.14f}"),
         plain("PriorityLong", "Q", "PRIORITY", lambda row: str(row.priority)),
         plain("Profile", "", "PROFILE", lambda row: row.job.request.profile or "NotSet"),
-        null("QOS", "q", "QOS", qos_text),
+        plain("QOS", "q", "QOS", lambda row: qos_text(row.job)),
         plain("Reason", "r", "REASON", reason_of),
         ListField("ReasonList", "R", "NODELIST(REASON)", lambda row: reason_list(row, 0), cut=False, sized=reason_list),
         plain("Reboot", "", "REBOOT", lambda row: str(int(row.job.request.reboot))),

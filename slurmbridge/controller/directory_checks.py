@@ -34,23 +34,45 @@ class Directory:
                 self._root = record
 
     def association(self, user: str, account: str | None, partition: str) -> AssociationRecord | None:
-        """The user's association: that of the partition before the general one; the default account's without a name.
+        """The user's association: that of the partition before the general one; the default account's without a name,
+        and where associations are not enforced also instead of one that is unknown.
 
         Raises SlurmError(ESLURM_INVALID_ACCOUNT) where associations are enforced and there is none.
         """
         self._sync()
-        record: AssociationRecord | None = None
-        if account is None:
-            default = self._default.get(user)
-            account = default.account if default is not None else None
-            listed = self._accounting.users.get(user)
-            if listed is not None and listed.default_account:
-                account = listed.default_account
+        enforced = "associations" in self._conf.accounting_enforce
+        default = self._default.get(user)
+        names = [default.account if default is not None else ""]
+        listed = self._accounting.users.get(user)
+        if listed is not None and listed.default_account:
+            names = [listed.default_account]
         if account is not None:
-            record = self._by_key.get((user, account, partition)) or self._by_key.get((user, account, ""))
-        if record is None and "associations" in self._conf.accounting_enforce:
+            names = [account] if enforced else [account, *names]
+        for name in names:
+            record = self._by_key.get((user, name, partition)) or self._by_key.get((user, name, ""))
+            if record is not None:
+                return record
+        if enforced:
             raise SlurmError(errors.ESLURM_INVALID_ACCOUNT)
-        return record
+        return None
+
+    def wckey(self, wanted: str | None, user: str) -> str:
+        """The job's wckey. Where they are tracked a default is marked with ``*``, also that of who has none.
+
+        Raises SlurmError(ESLURM_INVALID_WCKEY) where they are enforced and the user may not use this one.
+        """
+        if not self._conf.tracks_wckeys:
+            return wanted or ""
+        enforced = "wckeys" in self._conf.accounting_enforce
+        if wanted:
+            known = (wanted, user) in self._accounting.wckeys.values()
+        else:
+            listed = self._accounting.users.get(user)
+            known = listed is not None
+            wanted = "*" + (listed.default_wckey if listed is not None else "")
+        if enforced and not known:
+            raise SlurmError(errors.ESLURM_INVALID_WCKEY)
+        return wanted
 
     def allowed_qos(self, record: AssociationRecord) -> tuple[str, ...]:
         """The QOS names an association may use, its own or inherited."""
@@ -88,13 +110,14 @@ class Directory:
     def qos(self, wanted: str | None, record: AssociationRecord | None, reservation: str | None) -> str:
         """The job's QOS; of a list the one of the highest priority. Names are taken in any case.
 
-        Raises SlurmError(ESLURM_INVALID_QOS) for an unknown or forbidden one, and for a list of one.
+        Raises SlurmError(ESLURM_INVALID_QOS) for an unknown or forbidden one, and for a list of one. Where QOS are not
+        enforced an unknown one is none.
         """
         if wanted and "," in wanted:
             names = list(dict.fromkeys(self._qos(word, record, reservation) for word in wanted.split(",") if word))
             if len(names) < 2:
                 raise SlurmError(errors.ESLURM_INVALID_QOS)
-            return max(names, key=lambda name: self._accounting.qos[name].priority)
+            return max(names, key=lambda name: self._accounting.qos[name].priority if name else 0)
         return self._qos(wanted and wanted.lower(), record, reservation)
 
     def _qos(self, wanted: str | None, record: AssociationRecord | None, reservation: str | None) -> str:
@@ -102,9 +125,9 @@ class Directory:
         name = wanted or self.default_qos(record)
         known = self._accounting.qos.get(name)
         if known is None or known.deleted:
-            if enforced or (wanted and self._accounting.qos):
+            if enforced:
                 raise SlurmError(errors.ESLURM_INVALID_QOS)
-            return name
+            return "" if wanted and self._accounting.qos else name
         if enforced and record is not None and name not in self.allowed_qos(record):
             raise SlurmError(errors.ESLURM_INVALID_QOS)
         if "RequiresReservation" in known.flags and not reservation:

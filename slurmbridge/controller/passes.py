@@ -344,6 +344,8 @@ class Passes:
             if record is not job:
                 record.db_index = world.new_db_index()
                 world.queue.listed_after[job.job_id] = record.job_id
+                world.limits.job_entered_queue(record)
+                world.limits.job_entered_queue(job)
                 queueing.name_files(world, record)
                 world.journal.job(job)
                 queueing.refresh(world, job)

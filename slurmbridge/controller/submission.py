@@ -171,6 +171,7 @@ class Submission:
         partitions = self._checks.partitions(request)
         user_name = caller.user_name if request.uid == caller.uid else _user_name(request.uid)
         group_name = caller.group_name if request.gid == caller.gid else _group_name(request.gid)
+        wckey = self._directory.wckey(request.wckey, user_name)
         association = self._directory.association(user_name, request.account, partitions[0].name)
         if association is not None:
             account = association.account
@@ -194,7 +195,7 @@ class Submission:
             array_max_running=throttle, user_name=user_name, group_name=group_name,
             uid=request.uid, gid=request.gid, name=request.name or "", account=account,
             assoc_id=association.id if association is not None else 0,
-            partition=",".join(request.partitions), qos=qos, wckey=request.wckey or "", nice=request.nice or 0,
+            partition=",".join(request.partitions), qos=qos, wckey=wckey, nice=request.nice or 0,
             submit_s=now, time_limit_min=time_limit, time_min_min=request.time_min_min, deadline_s=request.deadline_s,
             last_sched_eval_s=now, alloc_node=invocation.host, alloc_sid=invocation.sid,
             requeue=conf.job_requeue if request.requeue is None else request.requeue, comment=request.comment or "",
@@ -280,6 +281,10 @@ class Submission:
         """The QOS of a changed job. Raises SlurmError."""
         record = self._world.accounting.associations.get(job.assoc_id)
         return self._directory.qos(wanted, record, job.request.reservation)
+
+    def wckey_of(self, job: JobRecord, wanted: str) -> str:
+        """The wckey that this job of the user's would get."""
+        return self._directory.wckey(wanted, job.user_name)
 
 
 def checked_dependencies(world: World, job: JobRecord, text: str) -> dependencies.Dependencies:

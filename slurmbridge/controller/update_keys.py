@@ -54,6 +54,17 @@ def _account(update: JobUpdate, value: str) -> None:
     update.change(account=account)
 
 
+def _wckey(update: JobUpdate, value: str) -> None:
+    if value == update.job.wckey:
+        return
+    update.pending()
+    if len(value) > MAX_JOB_TEXT:
+        raise SlurmError(errors.ESLURM_PATHNAME_TOO_LONG)
+    wckey = update.submission.wckey_of(update.job, value)
+    update.fields["wckey"] = wckey
+    update.change(wckey=wckey)
+
+
 def _qos(update: JobUpdate, value: str) -> None:
     if update.job.state not in (states.PENDING, states.RUNNING):
         raise SlurmError(errors.ESLURM_DISABLED)
@@ -248,7 +259,7 @@ KEYS: dict[str, Key] = {
     "reboot": _reboot, "mcslabel": _mcs_label,
     "comment": _text("comment", on_record=True),
     "admincomment": _text("admin_comment", on_record=True, of_admin=True), "systemcomment": _system_comment,
-    "extra": _text("extra", on_record=False), "wckey": _text("wckey", on_record=True),
+    "extra": _text("extra", on_record=False), "wckey": _wckey,
     "mailuser": _text("mail_user", on_record=False), "mailtype": _mail_type,
     "container": _text("container", on_record=False), "burstbuffer": _never(errors.ESLURM_NOT_SUPPORTED),
     "clusterfeatures": _never(-1), "clusters": _never(-1), "name": _name, "jobname": _name,

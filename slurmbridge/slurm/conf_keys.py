@@ -39,7 +39,6 @@ MEANINGS = {
     "private": "its words jobs (squeue, scancel) and usage (sshare) hide what is others'; all else is shown",
     "gang": "no time slicing: jobs do not share CPUs in turns",
     "mail": "no mail is sent",
-    "wckey": "wckeys are kept with the job and shown, not enforced or summed",
     "scripts": "no program of the site is started for this",
     "site": "the site factor is what scontrol sets, there is no plugin",
     "launchtime": "the engine's own time limit for starting a job holds",
@@ -305,7 +304,7 @@ TaskProlog text prolog
 TmpFS text daemon
 TopologyParam text topology
 TopologyPlugin text topology
-TrackWCKey bool wckey
+TrackWCKey bool
 TreeWidth u16 comm
 UnkillableStepProgram text scripts
 UnkillableStepTimeout u16 track

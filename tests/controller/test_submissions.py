@@ -47,8 +47,7 @@ REFUSED: list[tuple[dict[str, Any], int, tuple[str, ...]]] = [
     ({"deadline_s": 1}, errors.ESLURM_INVALID_TIME_LIMIT, ()),
     ({"mem_per_node_mb": 5000}, NOT_AVAILABLE, ("Memory specification can not be satisfied",)),
     ({"constraint": "new"}, NOT_AVAILABLE, ()),
-    ({"tres_per_node": "gres/gpu:3", "partitions": ("gpu",)}, NOT_AVAILABLE, ()),
-    ({"qos": "nosuch"}, errors.ESLURM_INVALID_QOS, ())]
+    ({"tres_per_node": "gres/gpu:3", "partitions": ("gpu",)}, NOT_AVAILABLE, ())]
 
 
 def test_what_is_refused() -> None:

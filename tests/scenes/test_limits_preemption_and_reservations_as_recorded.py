@@ -19,7 +19,7 @@ from slurmbridge.client import protocol
 
 CONF = ("FirstJobId=700001\n"
         "SchedulerParameters=bf_interval=2,bf_window=1440,bf_continue,sched_interval=2,bf_resolution=60\n")
-SCENES = [json.loads(line) for name in ("limits", "preemption", "reservations")
+SCENES = [json.loads(line) for name in ("limits", "enforcement", "preemption", "reservations")
           for line in (DATA / "scenes" / f"{name}.jsonl").read_text().splitlines()]
 USERS = ("alice", "bob", "dana", "liam", "ivan")
 QOS = "qos=normal,low,scav,high,capped,gpuq defaultqos=normal"
@@ -88,9 +88,10 @@ def record(line: str) -> dict[str, str]:
 
 
 def merged(text: str, more: list[str]) -> str:
-    """slurm.conf with more lines, which replace those of the same key."""
-    keys = tuple(one.partition("=")[0] + "=" for one in more if not one.startswith("PartitionName"))
-    return "\n".join([*(line for line in text.splitlines() if not line.startswith(keys)), *more]) + "\n"
+    """slurm.conf with more lines, which replace those of the same key; ``-KEY`` only takes them away."""
+    keys = tuple(one.partition("=")[0].lstrip("-") + "=" for one in more if not one.startswith("PartitionName"))
+    added = [one for one in more if not one.startswith("-")]
+    return "\n".join([*(line for line in text.splitlines() if not line.startswith(keys)), *added]) + "\n"
 
 
 class Played:
