@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import subprocess
 from typing import Any
 
@@ -15,6 +16,8 @@ CONF = ("FirstJobId=700001\nSchedulerParameters=bf_interval=2,bf_window=1440,bf_
         "bf_resolution=60,requeue_delay=1\n")
 TALKS = [json.loads(line) for path in sorted((DATA / "talks").glob("*.jsonl"))
          for line in path.read_text().splitlines()]
+# a part of a step on another component: its SIGTERM and the end of the step's leader, which kills it, are a race
+CANCELLED_PART = re.compile(r"^(J\d+\+[1-9]\.\d+\|CANCELLED\|0:)9$")
 USERS = ("alice", "bob", "liam")
 ACCOUNTS = """add account phys_qcd
 add account eng_ml
@@ -44,6 +47,7 @@ def test_a_talk_goes_as_recorded(talk: dict[str, Any], make_site: Any, users: No
     try:
         for act in talk["acts"]:
             came = player.act(act)
+            came["out"] = [CANCELLED_PART.sub(r"\g<1>15", line) for line in came["out"]]
             assert came == {name: act[name] for name in came}, act["do"]
     finally:
         player.close()
