@@ -83,7 +83,8 @@ def users(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lab's users, who need not exist here."""
     uids = {job.user_name: job.uid for job in lab.jobs(lab.DATA["jobs_commands"])} | {"root": 0, "fsd": 30004}
     for module in (sprio, common):
-        monkeypatch.setattr(module, "uid_of", lambda text: uids.get(text, int(text) if text.isdigit() else None))
+        monkeypatch.setattr(module, "uid_of", lambda text, known=False: uids.get(
+            text, int(text) if text.isdigit() else None))
     monkeypatch.setattr(sshare, "user_name", lambda uid: pwd.getpwuid(uid).pw_name if uid == 0 else "nobody")
 
 
