@@ -119,7 +119,6 @@ class Writer:
     def _run(self) -> None:
         while True:
             with self._condition:
-                self._busy = False
                 while self._busy or not (self._batch or self._waiting or self._closing):
                     self._condition.wait()
                 self._busy = True
@@ -137,6 +136,8 @@ class Writer:
                     self._failure = failure
             for done in waiting:
                 done(failure)
+            with self._condition:
+                self._busy = False             # only who has set it: a caller may be committing meanwhile
         self._disconnect()
 
     def _commit(self, batch: Batch) -> LedgerError | None:

@@ -15,6 +15,7 @@ from slurmbridge.commands.common import (
 from slurmbridge.slurm import durations, reasons, states
 from slurmbridge.slurm.getopt import OptionTable, Parser, completions, long_options
 from slurmbridge.slurm.selected_step import SelectedStep, StepSpecError, listed_steps
+from slurmbridge.slurm.words import quoted_list
 from slurmbridge.slurm.zones import Zone
 from slurmbridge.views.session import Reply, Session
 
@@ -242,7 +243,7 @@ def _take_ids(options: Options, key: str, value: str) -> None:
         options.all_users = True
         return
     into = options.gids if key == "g" else options.uids
-    for word in sacct_words.words(value):
+    for word in quoted_list(value):
         number = sacct_words.gid_of(word) if key == "g" else uid_of(word, known=True)
         if number is None:
             raise Stop.error("sacct", f"Invalid {'group' if key == 'g' else 'user'} id: {word}")
@@ -262,7 +263,7 @@ def _take_jobs(options: Options, text: str) -> None:
 
 
 def _take_states(options: Options, text: str) -> None:
-    for word in sacct_words.words(text):
+    for word in quoted_list(text):
         wanted = word.upper()
         state = states.LONG.get(wanted, wanted)
         if state not in states.COMPACT:
@@ -275,7 +276,7 @@ def _take_states(options: Options, text: str) -> None:
 
 def _take_reasons(options: Options, text: str) -> None:
     known = {reason.lower(): reason for reason in reversed(reasons.REASONS)}
-    for word in sacct_words.words(text):
+    for word in quoted_list(text):
         reason = known.get(word.lower())
         if reason is None:
             raise Stop.fatal("sacct", f"unrecognized job reason value '{word}'")

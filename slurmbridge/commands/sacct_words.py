@@ -12,13 +12,6 @@ _FLAG_WORDS = ("None", *FLAGS)
 _MAX_INT = 0x7FFFFFFF
 
 
-def words(text: str) -> list[str]:
-    """slurm_parse_char_list: between commas, empty ones left out; a quote at the beginning ends at its like."""
-    quote = text[:1] if text[:1] in ("'", '"') else ""
-    rest = text[1:].partition(quote)[0] if quote else text
-    return [word for word in rest.replace('"', "`").replace("'", "`").split(",") if word]
-
-
 def char_list(into: list[str], text: str) -> list[str]:
     """slurm_addto_char_list: words in lower case, hosts in brackets written out, a word that comes again moves back.
 

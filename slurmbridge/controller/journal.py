@@ -46,6 +46,7 @@ class Journal:
         self._given: list[asyncio.Future[None]] = []           # for what was given to it last
         self._last: asyncio.Future[None] | None = None         # that, unless it is on disk
         self._hasty: set[asyncio.Future[None]] = set()         # those that do not outwait trouble
+        self._failure: BaseException | None = None             # the ledger writes no more
         self.trouble = ""                     # why nothing can be written for now
 
     def job(self, job: JobRecord) -> None:
@@ -102,7 +103,9 @@ class Journal:
             self._hasty.discard(waiter)
 
     def _waiter(self) -> asyncio.Future[None] | None:
-        """A future of all that was marked so far; None: it is on disk."""
+        """A future of all that was marked so far; None: it is on disk. Raises the error of a ledger that has failed."""
+        if self._failure is not None:
+            raise self._failure
         if self._scheduled:
             waiting = self._waiting
         elif self._last is not None:
@@ -143,6 +146,7 @@ class Journal:
     def _settle(self, written: asyncio.Future[None], waiting: list[asyncio.Future[None]]) -> None:
         error = None if written.cancelled() else written.exception()
         if error is not None:
+            self._failure = error
             self._on_failure(error)
         elif self._last is written:
             self._last = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slurmbridge.slurm.memory import leading_int
+from slurmbridge.slurm.words import quoted_list
 
 SPECIAL_STEPS = ("batch", "extern", "interactive", "TBD")
 
@@ -66,6 +67,4 @@ def _number(text: str) -> int:
 
 def listed_steps(text: str) -> list[SelectedStep]:
     """A list of them, each once; empty words are passed over. Raises StepSpecError."""
-    quote = text[:1] if text[:1] in ("'", '"') else ""
-    inside = text[1:].partition(quote)[0] if quote else text
-    return list(dict.fromkeys(parse_listed_step(word) for word in inside.split(",") if word))
+    return list(dict.fromkeys(parse_listed_step(word) for word in quoted_list(text)))

@@ -26,6 +26,13 @@ def is_blank(text: str) -> bool:
     return not text.strip(" \t\n\v\f\r")
 
 
+def quoted_list(text: str) -> list[str]:
+    """slurm_parse_char_list: words between commas, no empty ones; a quote at the beginning ends at its like."""
+    quote = text[:1] if text[:1] in ("'", '"') else ""
+    inside = text[1:].partition(quote)[0] if quote else text
+    return [word for word in inside.replace('"', "`").replace("'", "`").split(",") if word]
+
+
 # -- signals ---------------------------------------------------------------------------------------------------------
 
 _SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "ABRT": 6, "KILL": 9, "ALRM": 14, "TERM": 15, "CHLD": 17, "USR1": 10,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import ssl
-from pathlib import Path
 from typing import Any
 
 from slurmbridge.cluster.kubernetes.settings import KubernetesSettings
@@ -54,11 +53,3 @@ class Credentials:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
-
-
-def in_cluster_namespace() -> str | None:
-    """The namespace that this process's pod is in."""
-    try:
-        return Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace").read_text().strip()
-    except OSError:
-        return None

@@ -394,7 +394,7 @@ class KubernetesEngine:
         return gang.in_real_names(steps) if gang is not None else steps
 
     async def update(self, run: RunId, *, end_by_s: float | None) -> None:
-        """The step daemon's time limit, and the Job's deadline behind it."""
+        """The step daemon's time limit, and the Job's deadline behind it. Raises ApiError: the old deadline stands."""
         gang = self._gangs.get(run)
         await self._order(run, "update", end_by_s=end_by_s)
         if gang is None or gang.job is None:
@@ -402,8 +402,7 @@ class KubernetesEngine:
         seconds = None if end_by_s is None else max(
             1, int(end_by_s - self._now()) + self._kill_wait_s + self.site.deadline_slack_s + gang.age_s(self._now()))
         path = f"/apis/batch/v1/namespaces/{self.settings.namespace}/jobs/{gang.name}"
-        with contextlib.suppress(ApiError):
-            await self.api.request("PATCH", path, {"spec": {"activeDeadlineSeconds": seconds}}, content=MERGE_PATCH)
+        await self.api.request("PATCH", path, {"spec": {"activeDeadlineSeconds": seconds}}, content=MERGE_PATCH)
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 

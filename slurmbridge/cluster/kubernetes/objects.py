@@ -13,12 +13,6 @@ class Fields(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, g
     """Base: field names as in Kubernetes."""
 
 
-class Owner(Fields):
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-
-
 class Meta(Fields):
     name: str = ""
     namespace: str = ""
@@ -28,7 +22,6 @@ class Meta(Fields):
     annotations: dict[str, str] = {}
     deletion_timestamp: str | None = None
     creation_timestamp: str | None = None
-    owner_references: list[Owner] = []
 
 
 class Taint(Fields):
@@ -46,10 +39,8 @@ class Condition(Fields):
 
 class NodeInfo(Fields):
     architecture: str = ""
-    operating_system: str = ""
     os_image: str = ""
     kernel_version: str = ""
-    boot_id: str = msgspec.field(default="", name="bootID")
 
 
 class Address(Fields):
@@ -81,7 +72,6 @@ class Terminated(Fields):
     signal: int = 0
     reason: str = ""
     message: str = ""
-    finished_at: str | None = None
 
 
 class Waiting(Fields):

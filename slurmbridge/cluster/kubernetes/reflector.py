@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -24,7 +23,6 @@ WATCH_S = (240, 480)
 """How long a watch is asked to last: between these, so that not all end together."""
 SILENCE_S = 90.0
 """A watch that brings neither events nor bookmarks for so long beyond its time is given up."""
-LINE_LIMIT = 4 << 20
 
 
 class HasMeta(msgspec.Struct):
@@ -55,7 +53,6 @@ class Reflector(Generic[T]):
         self.items: dict[tuple[str, str], T] = {}
         self.synced = asyncio.Event()
         self.version: str | None = None
-        self.current_s = 0.0                  # monotonic time at which it was last known to be current
 
     async def run(self) -> None:
         failures = 0
@@ -100,7 +97,6 @@ class Reflector(Generic[T]):
                     self._on_change(before, None)
                     before = None
                 self._on_change(before, item)
-        self.current_s = time.monotonic()
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -110,7 +106,6 @@ class Reflector(Generic[T]):
         rest = b""
         async with self._api.watch(self._path, query, SILENCE_S + lasts_s) as stream:
             async for chunk in stream.iter_any():
-                self.current_s = time.monotonic()
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     if line:
