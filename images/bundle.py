@@ -110,8 +110,9 @@ def _commands(folder: Path) -> None:
     client = install.build_client(folder.parent / "client", "/slurmbridge/libexec/python3")
     if client is None:
         raise OSError("a C compiler is needed for the commands inside jobs")
-    install.build_starter(folder.parent / "libexec" / "slurmbridge")
-    (folder.parent / "libexec" / "slurmbridge" / "starter.key").unlink(missing_ok=True)
+    starter = install.build_starter(folder.parent / "libexec" / "slurmbridge")
+    if starter is not None:
+        starter.with_name(f"{starter.name}.key").unlink(missing_ok=True)
     folder.mkdir()
     for name in install.provided():
         os.link(client, folder / name)

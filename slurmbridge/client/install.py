@@ -60,8 +60,8 @@ def build_client(folder: Path, python: str) -> Path | None:
 
 
 def build_starter(folder: Path) -> Path | None:
-    """What starts tasks (runtime/execution.py); None without a working compiler."""
-    return _build(HERE.parent / "runtime" / "starter.c", folder / "starter", [])
+    """What starts tasks, under the name that runtime/execution.py knows; None without a working compiler."""
+    return _build(HERE.parent / "runtime" / "starter.c", folder / "starter-2", [])
 
 
 def _build(source: Path, program: Path, flags: list[str]) -> Path | None:

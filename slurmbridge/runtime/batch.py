@@ -77,7 +77,7 @@ def start_script(order: RunOrder, script: str, files: BatchFiles, login: dict[st
                  cgroup: str = "") -> int:
     """The pid of the started script. ``login``: the environment below the job's own. Raises OSError on no fork."""
     request = order.request
-    if not os.path.isdir(request.work_dir) or not os.access(request.work_dir, os.X_OK):
+    if not os.path.isdir(request.work_dir) or not os.access(request.work_dir, os.X_OK, effective_ids=True):
         execution.enter_directory(request.work_dir, files.stderr_fd)
     return execution.start(execution.Command(
         path=script, argv=[script, *request.script_args], env=environment.batch_environment(order, login),

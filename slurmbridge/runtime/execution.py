@@ -56,13 +56,15 @@ class Command:
 
 STARTER_VARIABLE = "SLURMBRIDGE_STARTER"
 """Names the built starter.c; empty: none is used."""
+STARTER_NAME = "starter-2"
+"""With the number of its arguments' order: one of an earlier order is not used."""
 _starter_fd = -1
 
 
 def find_starter() -> None:
     """Opens the starter while it is in reach: this process may become somebody who cannot reach it."""
     global _starter_fd
-    path = os.environ.get(STARTER_VARIABLE, os.path.join(sys.prefix, "libexec", "slurmbridge", "starter"))
+    path = os.environ.get(STARTER_VARIABLE, os.path.join(sys.prefix, "libexec", "slurmbridge", STARTER_NAME))
     if _starter_fd < 0 and path:
         with contextlib.suppress(OSError):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -99,9 +101,12 @@ def _spawn(command: Command, candidates: list[bytes], argv: list[bytes], env: di
              ",".join(map(str, sorted(command.bound_cpus))), str(command.nice or ""), command.path,
              str(len(candidates))]
     env.pop(b"SLURM_TASK_PID", None)
+    variables = [name + b"=" + value for name, value in env.items()]
+    words.append(str(len(variables)))
+    own = {name: os.environ[name] for name in ("TZ",) if name in os.environ}           # of its messages' time
     fds = (command.stdin_fd, command.stdout_fd, command.stderr_fd)
-    return os.posix_spawn(path, [*map(os.fsencode, words), *candidates, *argv], env, setsid=True, setsigmask=(),
-                          setsigdef=_RESET,
+    return os.posix_spawn(path, [*map(os.fsencode, words), *candidates, *variables, *argv], own, setsid=True,
+                          setsigmask=(), setsigdef=_RESET,
                           file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(fds)])
 
 
@@ -124,6 +129,7 @@ def _fork(command: Command, candidates: list[bytes], argv: list[bytes], env: dic
     try:
         signal.set_wakeup_fd(-1)
         os.setsid()
+        become_effective_user()
         if command.cgroup:
             _enter_group(command.cgroup)
         _take_descriptors(command)
@@ -149,6 +155,13 @@ def _fork(command: Command, candidates: list[bytes], argv: list[bytes], env: dic
     finally:
         os._exit(code & 0xFF)
     raise AssertionError
+
+
+def become_effective_user() -> None:
+    """For good: a step daemon's real user may be root (spawner.become_user). Raises OSError."""
+    uid, gid = os.geteuid(), os.getegid()
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
 
 
 def _enter_group(path: str) -> None:

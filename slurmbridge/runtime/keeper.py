@@ -144,7 +144,7 @@ class StepKeeper:
 
     async def _start_tasks(self) -> list[asyncio.Future[None]]:
         request = self.request
-        if not os.path.isdir(request["cwd"]) or not os.access(request["cwd"], os.X_OK):
+        if not os.path.isdir(request["cwd"]) or not os.access(request["cwd"], os.X_OK, effective_ids=True):
             self._say_directory(request["cwd"])
         exits: list[asyncio.Future[None]] = []
         for node in self.nodes:

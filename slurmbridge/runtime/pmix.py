@@ -100,8 +100,8 @@ class PmixServer:
                 ",".join(map(str, ranks)) for ranks in facts["ranks_of"])))]
         self._call_and_wait("PMIx_server_register_nspace", nspace, len(mine), *self._infos(infos))
         for rank in mine:
-            self._call_and_wait("PMIx_server_register_client", byref(Proc(nspace, rank)), os.getuid(),
-                                os.getgid(), None)
+            self._call_and_wait("PMIx_server_register_client", byref(Proc(nspace, rank)), os.geteuid(),
+                                os.getegid(), None)
 
     def variables(self, rank: int) -> dict[str, str]:
         """What a task needs to find the server."""

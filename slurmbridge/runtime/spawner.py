@@ -1,7 +1,7 @@
 """The spawner: one process a controller state that has the whole runtime imported and forks step daemons from it.
 
 It is detached from the controller and outlives it; the engine finds it again through its socket. When it runs as root,
-step daemons become the submitting user right after the fork and import nothing more: the interpreter's files may be
+step daemons act as the submitting user right after the fork and import nothing more: the interpreter's files may be
 out of that user's reach. It is a subreaper, so what a killed step daemon leaves behind comes to it, is ended, and the
 run's journal gets its last line.
 
@@ -398,7 +398,11 @@ def write_script(path: str, text: str, owner_uid: int | None) -> None:
 
 
 def become_user(order: RunOrder) -> None:
-    """From root to the submitting user, for good. Raises OSError."""
+    """From root to the submitting user in all it opens and sends. Raises OSError.
+
+    The real user stays root, so that no process of the user's may end the step daemon (``kill -9 -1``); what it starts
+    gives that up first (execution.py, starter.c).
+    """
     if os.getuid() != 0 or order.uid == 0:
         return
     try:
@@ -406,7 +410,7 @@ def become_user(order: RunOrder) -> None:
     except OSError:
         os.setgroups([order.gid])
     os.setresgid(order.gid, order.gid, order.gid)
-    os.setresuid(order.uid, order.uid, order.uid)
+    os.setresuid(0, order.uid, 0)
 
 
 def main(argv: list[str]) -> int:

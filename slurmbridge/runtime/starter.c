@@ -1,9 +1,10 @@
 /* Between the fork and the user's program: what execution.py does in a forked interpreter, without the interpreter.
 
-   starter UMASK DIRECTORY CGROUP TERMINAL LIMITS CPUS NICE NAME N PATH1 … PATHN ARGV…
+   starter UMASK DIRECTORY CGROUP TERMINAL LIMITS CPUS NICE NAME N M PATH1 … PATHN VARIABLE1 … VARIABLEM ARGV…
 
-   Started by posix_spawn in a session of its own, with its descriptors 0-2 and its environment in place. LIMITS:
-   number:soft:hard,…; CPUS: numbers with commas; NAME: as messages call the program; empty where nothing is to be done. */
+   Started by posix_spawn in a session of its own, with its descriptors 0-2 in place. The program's environment is among
+   the arguments: where the step daemon's real user is root, ld.so would take variables away. LIMITS: number:soft:hard,…;
+   CPUS: numbers with commas; NAME: as messages call the program; empty where nothing is to be done. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +18,6 @@
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
-
-extern char **environ;
 
 static void say(const char *before, const char *name, const char *after, int number, const char *end)
 {
@@ -68,11 +67,16 @@ static void bind_to(char *text)
 
 int main(int argc, char **argv)
 {
-    if (argc < 11)
+    if (argc < 12)
         return argc != 2;                     /* -V: whether it was built well */
     const char *directory = argv[2], *group = argv[3], *name = argv[8];
-    int count = atoi(argv[9]), reason = ENOENT;
-    char **paths = argv + 10, **arguments = paths + count, task[40];
+    int count = atoi(argv[9]), variables = atoi(argv[10]), reason = ENOENT;
+    char **paths = argv + 11, **arguments = paths + count + variables, task[40];
+    char **environment = malloc((variables + 2) * sizeof *environment);
+    uid_t user = geteuid();
+    gid_t own_group = getegid();
+    if (!environment || setresgid(own_group, own_group, own_group) || setresuid(user, user, user))
+        return errno & 0xFF;
     if (*group && enter_group(group))
         return errno & 0xFF;
     if (*argv[4])
@@ -89,9 +93,11 @@ int main(int argc, char **argv)
     if (*argv[6])
         bind_to(argv[6]);
     snprintf(task, sizeof task, "SLURM_TASK_PID=%d", (int)getpid());
-    putenv(task);
+    memcpy(environment, paths + count, variables * sizeof *environment);
+    environment[variables] = task;
+    environment[variables + 1] = NULL;
     for (int i = 0; i < count; i++) {
-        execve(paths[i], arguments, environ);
+        execve(paths[i], arguments, environment);
         if (count == 1 || (errno != ENOENT && errno != ENOTDIR && errno != EACCES)) {
             reason = errno;
             break;

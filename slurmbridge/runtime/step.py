@@ -389,7 +389,8 @@ def executable(name: str, cwd: str, env: dict[str, str]) -> str:
     if "/" in name:
         return os.path.join(cwd, name)
     places = [os.path.join(cwd, folder, name) for folder in env.get("PATH", "").split(":")]
-    return next((place for place in places if os.access(place, os.X_OK)), os.path.join(cwd, name))
+    return next((place for place in places if os.access(place, os.X_OK, effective_ids=True)),
+                os.path.join(cwd, name))
 
 
 def programs_of(multi_prog: str | None, argv: list[str], num_tasks: int) -> list[list[str]]:

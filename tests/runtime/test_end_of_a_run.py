@@ -7,7 +7,7 @@ import signal
 import time
 
 import pytest
-from local_runs import processes_matching, until
+from local_runs import USER, processes_matching, until
 
 
 def waiting(rig, job, name="ready"):
@@ -126,12 +126,22 @@ def test_a_suspended_job_begins_no_steps(rig):
     rig.wait(job)
 
 
-def test_a_job_that_kills_everything_it_may(rig):
-    if os.getuid() != 0:
-        pytest.skip("would kill the tests themselves")
+@pytest.mark.skipif(os.getuid() != 0, reason="a step daemon is safe from its user where the controller is root")
+def test_killing_everything_one_may_kill_leaves_the_step_daemon(rig):
     mark = f"96{os.getpid()}"
-    nobody_else = 61000 + os.getpid() % 4000  # kill -1 must not reach the jobs of other tests
-    job = rig.do(f"setsid sleep {mark} & sleep 0.1; setsid bash -c 'kill -STOP -1; kill -KILL -1'; sleep 50",
-                 record={"uid": nobody_else, "gid": nobody_else, "user_name": "nosuchuser"})
-    assert job.last.kind == "finished"
-    until(lambda: not processes_matching(f"sleep {mark}"))
+    uid = 3_000_000 + os.getpid()             # no process of another test's may be reached
+    job = rig.do(f"(setsid sleep {mark} &); srun bash -c 'kill -STOP -1; kill -KILL -1'; sleep 50", record={"uid": uid})
+    assert (job.kinds()[-1], job.status, job.reason) == ("finished", signal.SIGKILL, "")
+    assert job.of("step_ended")
+    assert processes_matching(f"sleep {mark}") == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root starts others' jobs")
+def test_nothing_of_a_job_keeps_a_right_of_its_step_daemon(rig):
+    job = rig.do("""cat >look <<'END'
+grep -E '^(Uid|Gid|CapPrm|CapEff)' /proc/self/status; echo $LD_LIBRARY_PATH
+END
+export LD_LIBRARY_PATH=/nowhere; . ./look; srun bash ./look""")
+    uids, gids = ("\t".join([str(number)] * 4) for number in (USER.pw_uid, USER.pw_gid))
+    wanted = [f"Uid:\t{uids}", f"Gid:\t{gids}", f"CapPrm:\t{0:016}", f"CapEff:\t{0:016}", "/nowhere"]
+    assert job.lines() == wanted * 2
