@@ -19,6 +19,8 @@ import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PLACE = "/slurmbridge"
+"""Where pods have it."""
 START = """\
 import sys
 sys.path.insert(0, __file__.rpartition("/")[0])
@@ -30,6 +32,7 @@ import sys
 sys.path.insert(0, {root!r})
 from slurmbridge.runtime import deliver, pod, preload
 preload.everything()
+import ssl, slurmbridge.client.launcher, slurmbridge.client.https
 for module in list(sys.modules.values()):
     name = getattr(getattr(module, "__spec__", None), "origin", None)
     if name and name.startswith("/"):
@@ -107,7 +110,8 @@ def _compile(source: Path, target: Path) -> None:
 def _commands(folder: Path) -> None:
     sys.path.insert(0, str(ROOT))
     from slurmbridge.client import install
-    client = install.build_client(folder.parent / "client", "/slurmbridge/libexec/python3")
+    client = install.build_client(folder.parent / "client", f"{PLACE}/lib/ld.so", "--library-path", f"{PLACE}/lib",
+                                  f"{PLACE}/libexec/python3", root=f"{PLACE}/app")
     if client is None:
         raise OSError("a C compiler is needed for the commands inside jobs")
     starter = install.build_starter(folder.parent / "libexec" / "slurmbridge")

@@ -206,6 +206,24 @@ def _say_unwritten(folder: Path) -> None:
         fail(f"everything was ended; the ledger could not be written, it lacks the end of {text}")
 
 
+@app.command()
+def relay(socket: Annotated[Path, typer.Option("--socket", help="Where users' commands connect.")],
+          url: Annotated[str, typer.Option("--url", help="The controller: https://HOST[:PORT].")],
+          token: Annotated[Path, typer.Option("--token", help="File with the relay's own token.")],
+          ca: Annotated[Path | None, typer.Option("--ca", help="What its certificate is checked by.")] = None) -> None:
+    """Passes a login node's commands on to a controller elsewhere, with the uid that the kernel says; until SIGTERM."""
+    import asyncio
+
+    from slurmbridge.client.relay import RelayOptions
+    from slurmbridge.client.relay import relay as run
+    if not url.startswith("https://"):
+        fail("--url must be https://…")
+    try:
+        asyncio.run(run(RelayOptions(socket, url, token, ca)))
+    except OSError as error:
+        fail(f"{error.filename or socket}: {error.strerror or error}")
+
+
 @importing.command("usage")
 def import_usage(file: Annotated[str, typer.Argument(help="Output of sshare -alP.")],
                  state: StateOption = None) -> None:

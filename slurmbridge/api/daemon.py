@@ -25,10 +25,13 @@ from slurmbridge.accounting.errors import LedgerError, LedgerInUse
 from slurmbridge.accounting.ledger import Ledger
 from slurmbridge.accounting.queries import Queries
 from slurmbridge.api import admin_commands
+from slurmbridge.api.https import CertificateError
 from slurmbridge.api.identity import Identities
+from slurmbridge.api.outside import Outside
+from slurmbridge.api.reload import Refused
 from slurmbridge.api.server import CommandServer, take_socket_path
 from slurmbridge.cluster.port import Engine
-from slurmbridge.controller.config import ConfigError, read_config
+from slurmbridge.controller.config import Config, ConfigError, read_config
 from slurmbridge.controller.default_conf import cluster_conf_text, default_conf_text
 from slurmbridge.controller.inventory import add_found_nodes, make_nodes
 from slurmbridge.controller.service import Controller
@@ -109,10 +112,20 @@ def load_conf(options: Options) -> SlurmConf:
     return conf
 
 
-async def make_engine(options: Options, conf: SlurmConf, clock: Callable[[], float]) -> Engine:
-    """``conf`` gets the nodes that the engine knows and the file does not. Raises StartError."""
+def load_config(options: Options) -> Config:
+    """Raises StartError."""
+    try:
+        return read_config(str(options.config) if options.config else None)
+    except ConfigError as error:
+        raise StartError(str(error)) from None
+
+
+async def make_engine(options: Options, conf: SlurmConf, clock: Callable[[], float], url: str = "", ca: str = "",
+                      ) -> Engine:
+    """``conf`` gets the nodes that the engine knows and the file does not. ``url`` and ``ca`` (PEM): how jobs in pods
+    reach this controller. Raises StartError."""
     if options.engine == "kubernetes":
-        return await _kubernetes(options, conf, clock)
+        return await _kubernetes(options, conf, clock, url, ca)
     nodes = list(make_nodes(conf, clock()).values())
     if options.engine == "simulated":
         from slurmbridge.cluster.simulated.engine import SimulatedEngine
@@ -121,15 +134,16 @@ async def make_engine(options: Options, conf: SlurmConf, clock: Callable[[], flo
     return LocalEngine(nodes, options.state, controller_url=options.address)
 
 
-async def _kubernetes(options: Options, conf: SlurmConf, clock: Callable[[], float]) -> Engine:
+async def _kubernetes(options: Options, conf: SlurmConf, clock: Callable[[], float], url: str, ca: str) -> Engine:
     from slurmbridge.cluster.kubernetes.api import ApiError
     from slurmbridge.cluster.kubernetes.credentials import CredentialError
     from slurmbridge.cluster.kubernetes.engine import KubernetesEngine
     try:
-        settings = read_config(str(options.config) if options.config else None).kubernetes
-        engine = KubernetesEngine(settings, conf.cluster_name, kill_wait_s=conf.kill_wait_s, clock=clock)
+        settings = load_config(options).kubernetes
+        engine = KubernetesEngine(settings, conf.cluster_name, kill_wait_s=conf.kill_wait_s, clock=clock,
+                                  controller_url=url, controller_ca=ca)
         await engine.open()
-    except (ConfigError, CredentialError, LookupError) as error:
+    except (CredentialError, LookupError) as error:
         raise StartError(str(error)) from None
     except ApiError as error:
         raise StartError(f"Kubernetes: {error}") from None
@@ -184,7 +198,21 @@ def remembered_options(state: Path) -> Options:
 async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only: bool = False) -> None:
     """Until told to stop. ``ready`` is called with the address. Raises StartError."""
     prepare_state(options)
+    outside = Outside(load_config(options), options.state, options.config)
+    try:
+        if not end_runs_only:
+            await outside.watch_probes()
+        await _lead(options, outside, ready, end_runs_only=end_runs_only)
+    except (CertificateError, Refused, OSError) as error:
+        raise StartError(" ".join(str(error).split())) from None
+    finally:
+        await outside.close()
+
+
+async def _lead(options: Options, outside: Outside, ready: Callable[[str], None], *, end_runs_only: bool) -> None:
+    """Raises StartError, CertificateError, Refused or OSError."""
     clock = make_clock(options.clock_epoch)
+    outside.condition.is_leader = True
     database = options.database or str(options.state / "ledger.db")
     lock = str(options.state / "ledger.lock")
     unwritten = options.state / UNWRITTEN
@@ -197,8 +225,8 @@ async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only
         conf = load_conf(options)
         remember_options(options)
         queries = Queries(database)
-        controller = Controller(conf, await make_engine(options, conf, clock), ledger, clock,
-                                queries, options.address)
+        engine = await make_engine(options, conf, clock, *await outside.way_here())
+        controller = Controller(conf, engine, ledger, clock, queries, options.address)
         await controller.start()
     except (StartError, LedgerError, OSError, ValueError, RuntimeError) as error:
         ledger.close()
@@ -212,11 +240,15 @@ async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only
         extra={"slurmbridge": admin_commands.run})
     try:
         server.preload()
+        await outside.open(controller, server, clock)
         await server.listen(str(options.socket_path))
         options.pid_path.write_text(f"{os.getpid()}\n", encoding="ascii")
     except OSError as error:
         await controller.close()
         raise StartError(f"{error.filename or options.socket_path}: {error.strerror}") from None
+    except (CertificateError, Refused, RuntimeError):
+        await controller.close()
+        raise
     loop = asyncio.get_running_loop()
     terminated = []
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""Who is at the other end of a unix socket: the kernel says the uid, the name service the names.
+"""Who is at the other end: the kernel (or a trusted relay) says the uid, the name service the names.
 
 Name look-ups may be slow (LDAP), so that answers are remembered for a while; unknown users are asked again.
 """
@@ -14,6 +14,10 @@ from collections.abc import Callable, Collection
 from slurmbridge.views.session import Identity
 
 REMEMBER_S = 300.0
+
+
+class UnknownUser(LookupError):
+    """No Unix user has this name."""
 
 
 class Identities:
@@ -47,3 +51,11 @@ class Identities:
         if found:
             self._known[uid, gid] = (now, identity)
         return identity
+
+    def of_name(self, name: str) -> Identity:
+        """Raises UnknownUser."""
+        try:
+            entry = pwd.getpwnam(name)
+        except (KeyError, ValueError):
+            raise UnknownUser(name) from None
+        return self.of_ids(entry.pw_uid, entry.pw_gid)

@@ -1,4 +1,4 @@
-"""The unix socket that commands talk to: one connection, one command (docs/protocol.md).
+"""What commands talk to, by the unix socket or behind ``api.https``: one connection, one command (docs/protocol.md).
 
 Everything runs on the controller's event loop: reading, dispatch and rendering take well under a millisecond for the
 usual command, and a thread hop would cost more than it hides. A connection can only hold up itself: its output is
@@ -18,11 +18,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from slurmbridge.accounting.errors import LedgerError
-from slurmbridge.api import frames
+from slurmbridge.api import frames, job_scope
+from slurmbridge.api.callers import Caller
 from slurmbridge.api.identity import Identities
 from slurmbridge.api.session import ClientSession
 from slurmbridge.slurm.errors import SlurmError
-from slurmbridge.views.session import Acts, Identity, Invocation, Reply, Views
+from slurmbridge.views.session import Acts, Invocation, Reply, Views
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +31,18 @@ COMMANDS = (
     "sbatch", "srun", "salloc", "squeue", "scancel", "scontrol", "sinfo", "sacct", "sprio", "sshare", "sacctmgr",
     "sreport", "sattach", "sbcast", "sstat")
 FIRST_FRAME_S = 60.0
+SECRETS = frozenset({"SLURMBRIDGE_TOKEN", "SLURMBRIDGE_CA"})
+"""What a caller's own way here needs. Jobs have theirs: a user's token does not travel into ledger, Secret or pod."""
 INPUT_AHEAD = 4 << 20
 Command = Callable[[tuple[str, ...], Any, ClientSession], Awaitable[Reply]]
 
 
 class Connection(asyncio.Protocol):
-    """One client. Frames in, one command's task, frames out."""
+    """One client. Frames in, one command's task, frames out. ``caller``: known already; None: the socket's peer."""
 
-    def __init__(self, server: CommandServer) -> None:
+    def __init__(self, server: CommandServer, caller: Caller | None = None) -> None:
         self._server = server
+        self._caller = caller
         self._parser = frames.Parser()
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
@@ -102,9 +106,10 @@ class Connection(asyncio.Protocol):
             if self._timer is not None:
                 self._timer.cancel()
             assert self._transport is not None
-            identity = self._server.identities.of_socket(self._transport.get_extra_info("socket"))
+            caller = self._caller or Caller(self._server.identities.of_socket(
+                self._transport.get_extra_info("socket")))
             invocation = read_invocation(payload)
-            self._task = asyncio.get_running_loop().create_task(self._serve(identity, invocation))
+            self._task = asyncio.get_running_loop().create_task(self._serve(caller, invocation))
         elif kind == b"D":
             if self._answer is None or self._answer.done():
                 raise frames.ProtocolError("answer without question")
@@ -159,11 +164,15 @@ class Connection(asyncio.Protocol):
         return line
 
     # --- the command
-    async def _serve(self, identity: Identity, invocation: Invocation) -> None:
+    async def _serve(self, caller: Caller, invocation: Invocation) -> None:
         server = self._server
-        session = ClientSession(self, identity, invocation, server.views, server.acts, server.now)
+        views, acts = server.side_of(caller)
+        session = ClientSession(self, caller.identity, invocation, views, acts, server.now)
         try:
-            reply = await server.run(session)
+            if caller.job is not None and invocation.command not in job_scope.COMMANDS:
+                reply = Reply(stderr=f"{invocation.command}: error: Access/permission denied\n", exit_code=1)
+            else:
+                reply = await server.run(session)
             if session.handed_over:
                 return
             await session.answer(reply)
@@ -188,7 +197,7 @@ def read_invocation(payload: bytes) -> Invocation:
     env: dict[str, str] = {}
     for entry in request["env"]:
         name, separator, value = entry.partition("=")
-        if separator and name and name not in env:
+        if separator and name and name not in env and name not in SECRETS:
             env[name] = value
     return Invocation(
         command=str(request["command"]),
@@ -231,6 +240,13 @@ class CommandServer:
         self._commands: dict[str, Command] = dict(extra or {})
         self._server: asyncio.AbstractServer | None = None
         self._path = ""
+
+    def side_of(self, caller: Caller) -> tuple[Views, Acts]:
+        """What this caller may see and do."""
+        if caller.job is None:
+            return self.views, self.acts
+        views = job_scope.JobViews(self.views, caller)
+        return views, job_scope.JobActs(self.acts, views)  # type: ignore[return-value]
 
     def preload(self) -> None:
         """Imports every command now, so that nobody's first call waits for it. One that cannot be imported is logged

@@ -132,6 +132,7 @@ class Child:
         self._foreground = os.isatty(0)
         words = [protocol.raw(word) for word in argv]
         environment = dict(protocol.raw(entry).split(b"=", 1) for entry in env if "=" in entry)
+        environment |= {name: os.environb[name] for name in protocol.OWN if name in os.environb}
         ignored = signal.signal(signal.SIGTTOU, signal.SIG_IGN) if self._foreground else None
         self.pid = os.fork()
         if self.pid == 0:

@@ -1,7 +1,8 @@
 """The command protocol over HTTPS: an HTTP/1.1 upgrade with a bearer token, then the frames.
 
 The server's certificate is checked by the system's store, or by SLURMBRIDGE_CA (a file, or a directory of
-certificates). SLURMBRIDGE_TOKEN is the token itself or the name of a file that holds it.
+certificates). SLURMBRIDGE_TOKEN is the token itself or the name of a file that holds it; commands inside a job have
+the job's own.
 """
 from __future__ import annotations
 
@@ -44,8 +45,12 @@ class Tls:
 
 
 def token() -> str:
-    """SLURMBRIDGE_TOKEN's token; "" when there is none. Raises Unreachable when its file cannot be read."""
+    """SLURMBRIDGE_TOKEN's token, inside a job its credential; "" when there is none. Raises Unreachable when its file
+    cannot be read."""
     value = os.environ.get("SLURMBRIDGE_TOKEN", "")
+    credential, job = os.environ.get("SLURMBRIDGE_CREDENTIAL", ""), os.environ.get("SLURM_JOB_ID", "")
+    if not value and credential and job:
+        return f"slurmbridge-job.{job}.{credential}"
     if not value.startswith(("/", "~")):
         return value.strip()
     try:

@@ -53,10 +53,12 @@ def everybodys_python() -> str:
     return own
 
 
-def build_client(folder: Path, python: str) -> Path | None:
-    """The compiled client; None without a working compiler."""
+def build_client(folder: Path, *python: str, root: str = str(ROOT)) -> Path | None:
+    """The compiled client; None without a working compiler. ``python``: the words that start one; ``root``: the folder
+    of the package for it."""
+    words = ",".join(f'"{word}"' for word in python)
     return _build(HERE / "slurmbridge.c", folder / "client",
-                  [f'-DSLURM_VERSION="{SLURM_VERSION}"', f'-DPYTHON="{python}"', f'-DROOT="{ROOT}"'])
+                  [f'-DSLURM_VERSION="{SLURM_VERSION}"', f"-DPYTHON={words}", f'-DROOT="{root}"'])
 
 
 def build_starter(folder: Path) -> Path | None:

@@ -164,7 +164,7 @@ def main(words: list[str] | None = None) -> None:
     os.close(spare)
     command, *argv = [protocol.text(os.fsencode(word)) for word in words or sys.argv]
     command = command.rpartition("/")[2]
-    env = [protocol.text(name + b"=" + value) for name, value in os.environb.items()]
+    env = [protocol.text(name + b"=" + value) for name, value in os.environb.items() if name not in protocol.OWN]
     if argv in (["-V"], ["--version"]):
         text, code = f"slurm {SLURM_VERSION}\n", 0
         write_all(1, text.encode())

@@ -14,6 +14,9 @@ MAX_PAYLOAD = 128 << 20
 CHUNK = 64 << 10
 """Bytes of standard input sent in one frame."""
 
+OWN = (b"SLURMBRIDGE_TOKEN", b"SLURMBRIDGE_CA")
+"""Variables that are for this client's connection, and are not told."""
+
 REQUEST, ANSWER, INPUT, SIGNAL, SIZE = b"R", b"D", b"i", b"S", b"Z"
 OUTPUT, ERROR, READ, WRITE, WANT_INPUT, FORWARD, RUN, GO, EXIT = b"O", b"E", b"F", b"W", b"I", b"T", b"C", b"G", b"X"
 

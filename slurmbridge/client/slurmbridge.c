@@ -33,7 +33,7 @@
 #ifndef SLURM_VERSION
 #define SLURM_VERSION "25.11.7"
 #endif
-#ifndef PYTHON
+#ifndef PYTHON                                  /* the words that start it */
 #define PYTHON "/usr/bin/python3"
 #endif
 #ifndef ROOT                                    /* the folder that holds the package slurmbridge */
@@ -877,15 +877,19 @@ static bool converse(struct exchange *x)
 static void become_python(char **argv)
 {
 	static char boot[] = "import sys; sys.path.insert(0, '" ROOT "'); from slurmbridge.client.launcher import main; main(sys.argv[1:])";
+	static char *python[] = {PYTHON};
+	enum { PYTHON_WORDS = sizeof python / sizeof *python };
 	size_t count = 0;
 	while (argv[count])
 		count++;
-	char **words = calloc(count + 6, sizeof *words);
+	char **words = calloc(PYTHON_WORDS + count + 5, sizeof *words);
 	if (!words)
 		die("out of memory");
-	words[0] = "python3", words[1] = "-IS", words[2] = "-c", words[3] = boot, words[4] = (char *)command;
-	memcpy(words + 5, argv, count * sizeof *words);
-	execv(PYTHON, words);
+	memcpy(words, python, sizeof python);
+	char **more = words + PYTHON_WORDS;
+	more[0] = "-IS", more[1] = "-c", more[2] = boot, more[3] = (char *)command;
+	memcpy(more + 4, argv, count * sizeof *words);
+	execv(python[0], words);
 	die("https:// needs the Python client, which could not be started");
 }
 

@@ -76,6 +76,9 @@ class Engine(Protocol):
     suspended_frees_cores: bool
     """Whether others may have the cores of a job that an administrator suspended."""
 
+    def stale_s(self) -> float:
+        """How old what the engine knows of its nodes and runs may be; 0: it is current."""
+        ...
     async def inventory(self) -> Sequence[NodeRecord]:
         """The nodes this engine has now (static slurm.conf lines have been applied)."""
         ...

@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slurmbridge.cluster.kubernetes.settings import KubernetesSettings
+from slurmbridge.controller.config_https import HttpsSettings, IdentitySettings, ProbeSettings
 
 
 class ConfigError(Exception):
@@ -27,6 +28,11 @@ class Config(BaseModel):
     socket: Path | None = Field(default=None, description="where commands connect; default STATE/slurmbridge.sock")
     log: Path | None = None
     kubernetes: KubernetesSettings = Field(default_factory=KubernetesSettings)
+    https: HttpsSettings | None = None
+    identity: IdentitySettings = Field(default_factory=IdentitySettings)
+    probes: ProbeSettings | None = None
+    watch_files: bool = Field(default=False, description="take over changed configuration files without a restart")
+    accounts: Path | None = Field(default=None, description="sacctmgr's dump, loaded at the start and when it changes")
 
 
 def read_config(path: str | None) -> Config:
@@ -53,7 +59,7 @@ def read_config(path: str | None) -> Config:
 
 def _below(folder: Path, config: Config) -> Config:
     """The same with absolute paths: the controller leaves the directory that it was started in."""
-    places = {name: folder / value for name in ("state", "slurm_conf", "socket", "log")
+    places = {name: folder / value for name in ("state", "slurm_conf", "socket", "log", "accounts")
               if (value := getattr(config, name)) is not None}
     database = config.database
     if database and "://" not in database:
@@ -61,7 +67,11 @@ def _below(folder: Path, config: Config) -> Config:
     kubernetes = config.kubernetes
     if kubernetes.kubeconfig is not None:
         kubernetes = kubernetes.model_copy(update={"kubeconfig": folder / kubernetes.kubeconfig})
-    return config.model_copy(update={**places, "database": database, "kubernetes": kubernetes})
+    https = config.https
+    if https is not None:
+        https = https.model_copy(update={name: folder / value for name in ("certificate", "key", "ca")
+                                         if (value := getattr(https, name)) is not None})
+    return config.model_copy(update={**places, "database": database, "kubernetes": kubernetes, "https": https})
 
 
 def default_state() -> Path:

@@ -80,7 +80,7 @@ class Controller:
             queueing.partition_changed(world, record)
         for node in nodes.values():
             show_to_scheduler(node, columns)
-        meta = state.meta
+        self.meta = meta = state.meta
         world.priorities = Priorities(
             conf, state.accounting, world.partitions, nodes,
             last_ran_s=float(meta["priority_last_ran"]) if "priority_last_ran" in meta else None,

@@ -30,6 +30,7 @@ def bridge_variables(order: RunOrder) -> dict[str, str]:
         "SLURMBRIDGE_STEPD": order.nodes[0].address,
         "SLURMBRIDGE_CREDENTIAL": order.credential,
         **({"SLURMBRIDGE_URL": order.controller_url} if order.controller_url else {}),
+        **({"SLURMBRIDGE_CA": order.controller_ca} if order.controller_ca else {}),
         **({"SLURM_CONF": order.conf_path} if order.conf_path else {}),
     }
 

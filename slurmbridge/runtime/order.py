@@ -55,6 +55,7 @@ class RunOrder:
     reservation: str = ""
     cluster_name: str = "cluster"
     controller_url: str = ""
+    controller_ca: str = ""                   # a file that the controller's certificate is checked by
     conf_path: str = ""
     submit_host: str = ""
     start_s: float = 0.0

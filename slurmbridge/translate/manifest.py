@@ -21,7 +21,10 @@ MANAGED = {"app.kubernetes.io/managed-by": "slurmbridge"}
 RUNTIME = "/slurmbridge"
 """Where a job's pod has the runtime (images/bundle.py)."""
 SPOOL = "/var/spool/slurmbridge"
-ORDER_KEY = "order"
+ORDER_KEY, CA_KEY = "order", "ca.crt"
+"""Keys of a run's Secret."""
+SECRETS = "/run/slurmbridge"
+"""Where a job's pod has them."""
 MAX_ENDPOINTS = 1000
 """Of one EndpointSlice, as the API server allows."""
 _MAX_ANNOTATION = 8192
@@ -198,7 +201,7 @@ def pod(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: 
         "resources": {"requests": resources, "limits": dict(resources)},
         "securityContext": _container_rights(),
         "volumeMounts": [{"name": "runtime", "mountPath": RUNTIME, "readOnly": True},
-                         {"name": "order", "mountPath": "/run/slurmbridge", "readOnly": True},
+                         {"name": "order", "mountPath": SECRETS, "readOnly": True},
                          {"name": "spool", "mountPath": SPOOL},
                          {"name": "shm", "mountPath": "/dev/shm"}]}
     spec: dict[str, Any] = {

@@ -49,8 +49,10 @@ class KubernetesEngine:
     suspended_frees_cores = False     # its pods keep their requests
 
     def __init__(self, settings: KubernetesSettings, cluster_name: str, *, kill_wait_s: int = 30,
-                 clock: Callable[[], float] = time.time) -> None:
+                 clock: Callable[[], float] = time.time, controller_url: str = "", controller_ca: str = "") -> None:
+        """``controller_url``, ``controller_ca`` (PEM): how commands inside jobs reach the controller by HTTPS."""
         self.settings = settings
+        self.controller_url, self.controller_ca = controller_url, controller_ca
         self._cluster = cluster_name if manifest.is_label_value(cluster_name) else "slurmbridge"
         self._kill_wait_s = kill_wait_s
         self._now = clock
@@ -108,6 +110,10 @@ class KubernetesEngine:
                 if error.code != 404:
                     raise
                 await self.api.create(parent, body, lambda text: True)
+
+    def configure(self, settings: KubernetesSettings) -> None:
+        """Holds for what is launched from now on."""
+        self.settings = settings
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work)
@@ -267,6 +273,10 @@ class KubernetesEngine:
         if one.spec.node_name and self._is_listening and (gang is None or gang.is_over):
             self._tell_node(one.spec.node_name)
 
+    def stale_s(self) -> float:
+        """How old what is known of the cluster may be."""
+        return max(one.stale_s() for one in (self.nodes, self.jobs, self.pods))
+
     def put(self, event: Event) -> None:
         self._events.put_nowait(event)
 
@@ -322,10 +332,10 @@ class KubernetesEngine:
             resources |= found.resources
         site = replace(orders.site_of(self.settings, order.job, self.site, groups),
                                  gres_resources=resources, kill_wait_s=int(order.kill_wait_s))
-        url = self.settings.controller_url
+        url = self.settings.controller_url or self.controller_url
         try:
-            made = orders.pod_order(replace(order, controller_url=url), self._records)
-            objects = orders.objects(order, made, site, self.settings.mount_roots)
+            made = orders.pod_order(replace(order, controller_url=url), self._records, bool(self.controller_ca))
+            objects = orders.objects(order, made, site, self.settings.mount_roots, self.controller_ca)
         except ValueError as error:
             self.put(Event("launch_failed", order.run, self._now(), data={
                 "node": "", "reason": "LaunchFailed", "message": str(error)}))

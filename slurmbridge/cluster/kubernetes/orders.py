@@ -40,9 +40,11 @@ def site_of(settings: KubernetesSettings, job: JobRecord, base: manifest.Site, g
     return replace(base, image=image, pod_patch=pod, container_patch=container, groups=tuple(groups))
 
 
-def pod_order(order: LaunchOrder, nodes: dict[str, NodeRecord]) -> RunOrder:
-    """As the step daemons get it: nodes are called as their pods, devices are numbered as a container sees them."""
+def pod_order(order: LaunchOrder, nodes: dict[str, NodeRecord], has_ca: bool = False) -> RunOrder:
+    """As the step daemons get it: nodes are called as their pods, devices are numbered as a container sees them.
+    ``has_ca``: the run's Secret brings what the controller's certificate is checked by."""
     made = run_order(replace(order, conf_path=""), nodes, order.controller_url)
+    made.controller_ca = f"{manifest.SECRETS}/{manifest.CA_KEY}" if has_ca else ""
     for share, host in zip(made.nodes, hosts(made.job_id, len(made.nodes))):
         share.name = host
         share.gres = renumbered(share.gres)
@@ -60,9 +62,9 @@ def renumbered(gres: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def objects(order: LaunchOrder, made: RunOrder, site: manifest.Site, mount_roots: Sequence[str],
+def objects(order: LaunchOrder, made: RunOrder, site: manifest.Site, mount_roots: Sequence[str], ca: str = "",
             ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(Job, Secret without owner). Raises CannotLaunch."""
+    """(Job, Secret without owner). ``ca``: the controller's authority, PEM. Raises CannotLaunch."""
     job = order.job
     request = replace(job.request, time_limit_min=job.time_limit_min, user_name=job.user_name,
                       account=job.account, qos=job.qos, partitions=(job.partition,), uid=job.uid, gid=job.gid)
@@ -82,7 +84,8 @@ def objects(order: LaunchOrder, made: RunOrder, site: manifest.Site, mount_roots
     text = gzip.compress(json.dumps(made.to_json(), separators=(",", ":")).encode("ascii"), mtime=0)
     if len(text) * 4 // 3 > SECRET_LIMIT:
         raise CannotLaunch("script and environment are too large for a Secret")
-    secret = manifest.secret(request, order.run.job_id, order.run.restart, site, "", {manifest.ORDER_KEY: text})
+    secret = manifest.secret(request, order.run.job_id, order.run.restart, site, "", {
+        manifest.ORDER_KEY: text, **({manifest.CA_KEY: ca.encode("ascii")} if ca else {})})
     return spec, secret
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -23,6 +24,8 @@ WATCH_S = (240, 480)
 """How long a watch is asked to last: between these, so that not all end together."""
 SILENCE_S = 90.0
 """A watch that brings neither events nor bookmarks for so long beyond its time is given up."""
+QUIET_S = 150.0
+"""A watch that says nothing for so long may be none: the API server sends a bookmark every minute."""
 
 
 class HasMeta(msgspec.Struct):
@@ -53,6 +56,8 @@ class Reflector(Generic[T]):
         self.items: dict[tuple[str, str], T] = {}
         self.synced = asyncio.Event()
         self.version: str | None = None
+        self._lost_s: float | None = time.monotonic()         # None while the watch is open
+        self._heard_s = time.monotonic()
 
     async def run(self) -> None:
         failures = 0
@@ -104,12 +109,24 @@ class Reflector(Generic[T]):
         query = {**self._query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(lasts_s),
                  "resourceVersion": self.version or ""}
         rest = b""
-        async with self._api.watch(self._path, query, SILENCE_S + lasts_s) as stream:
-            async for chunk in stream.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if line:
-                        self._take(self._event_decoder.decode(line))
+        try:
+            async with self._api.watch(self._path, query, SILENCE_S + lasts_s) as stream:
+                self._lost_s, self._heard_s = None, time.monotonic()
+                async for chunk in stream.iter_any():
+                    self._heard_s = time.monotonic()
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        if line:
+                            self._take(self._event_decoder.decode(line))
+        finally:
+            self._lost_s = self._lost_s or time.monotonic()
+
+    def stale_s(self) -> float:
+        """How old what is known may be; 0 while the watch is open and says something now and then."""
+        now = time.monotonic()
+        if self._lost_s is not None:
+            return now - self._lost_s
+        return now - self._heard_s if now - self._heard_s > QUIET_S else 0.0
 
     def _take(self, event: WatchEvent) -> None:
         if event.type == "ERROR":

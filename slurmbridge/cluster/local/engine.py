@@ -60,6 +60,9 @@ class LocalEngine:
         self._scanner: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def stale_s(self) -> float:
+        return 0.0
+
     async def inventory(self) -> Sequence[NodeRecord]:
         return machine.describe(list(self._nodes.values()))
 

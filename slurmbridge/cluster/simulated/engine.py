@@ -83,6 +83,9 @@ class SimulatedEngine:
         self._changed = asyncio.Event()
         self._ticker: asyncio.Task[None] | None = None
 
+    def stale_s(self) -> float:
+        return 0.0
+
     async def inventory(self) -> Sequence[NodeRecord]:
         return self._nodes
 
