@@ -8,7 +8,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.pool import NullPool
 
 from slurmbridge.accounting.errors import LedgerError, LedgerInUse, one_line
@@ -93,6 +93,27 @@ def make_engine(url: str, *, read_only: bool = False) -> Engine:
             cursor.execute(f"PRAGMA cache_size=-{CACHE_KB}")
             cursor.close()
     return engine
+
+
+def begin_epoch(engine: Engine) -> int:
+    """A new leader's number; whoever has an earlier one writes nothing more. 0: the ledger has no tables yet.
+
+    A PostgreSQL session that still holds the controllers' lock is ended: its controller may be frozen, and would keep
+    it as long as its connection lives.
+    """
+    with engine.begin() as connection:
+        if not inspect(connection).has_table("meta"):
+            return 0
+        row = connection.execute(text(
+            "INSERT INTO meta (key, value) VALUES ('epoch', '1') ON CONFLICT (key) DO UPDATE SET "
+            "value = CAST(CAST(meta.value AS INTEGER) + 1 AS VARCHAR) RETURNING value")).scalar_one()
+    if engine.dialect.name == "postgresql":
+        with engine.connect() as connection:
+            connection.execute(text(
+                "SELECT pg_terminate_backend(pid, 2000) FROM pg_locks WHERE locktype = 'advisory' AND classid = 0 "
+                "AND objid = :key AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+                "AND pid <> pg_backend_pid()"), {"key": ADVISORY_LOCK})
+    return int(row)
 
 
 class StateLock:

@@ -10,6 +10,10 @@ class LedgerInUse(LedgerError):
     """Another controller has it."""
 
 
+class LedgerTaken(LedgerError):
+    """Another controller leads by now: what this one still wanted to write is refused."""
+
+
 def one_line(error: BaseException) -> str:
     """The first line of a driver's message, without SQLAlchemy's or psycopg's trailing explanations."""
     original = getattr(error, "orig", None) or error

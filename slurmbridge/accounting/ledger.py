@@ -15,7 +15,7 @@ from slurmbridge.accounting import database, schema
 from slurmbridge.accounting import operations as ops
 from slurmbridge.accounting.errors import LedgerError, one_line
 from slurmbridge.accounting.loading import LoadedState, load_state
-from slurmbridge.accounting.migrate import ensure_current
+from slurmbridge.accounting.migrate import ensure_current, ensure_known
 from slurmbridge.accounting.putting import Put, Putter
 from slurmbridge.accounting.sluid import SluidSource
 from slurmbridge.accounting.writer import Batch, Writer
@@ -56,12 +56,13 @@ class Ledger:
             self._writer.on_trouble = tell
 
     @classmethod
-    def open(cls, url: str, lock_path: str | None = None) -> Ledger:
+    def open(cls, url: str, lock_path: str | None = None, *, take_over: bool = False) -> Ledger:
         """Opens (and creates or upgrades) the ledger at ``url``: a path, ``sqlite:///PATH`` or ``postgresql://…``.
 
         ``lock_path``: the file whose flock keeps a second controller out (default: beside an SQLite file; a PostgreSQL
-        ledger has an advisory lock in any case). Raises LedgerError, one line, where the ledger is in use, corrupt,
-        locked, of a newer release, or cannot be created.
+        ledger has an advisory lock in any case). ``take_over``: the caller leads by a lease; who wrote before is shut
+        out by a new epoch, a PostgreSQL session that still holds the lock is ended. Raises LedgerError, one line,
+        where the ledger is in use, corrupt, locked, of a newer release, or cannot be created.
         """
         url = database.normal_url(url)
         path = database.sqlite_path(url)
@@ -73,8 +74,13 @@ class Ledger:
         try:
             if path is not None:
                 database.make_private(path)
+            if take_over:
+                ensure_known(engine)
+                epoch = database.begin_epoch(engine)
             ledger._writer = Writer(engine)
             ledger.is_new = ensure_current(engine)
+            if take_over:
+                ledger._writer.epoch = epoch or database.begin_epoch(engine)
         except Exception as error:
             ledger._abandon()
             raise ledger._explained(error) from error

@@ -19,7 +19,7 @@ from sqlalchemy import Engine, Table
 
 from slurmbridge.accounting import database, schema
 from slurmbridge.accounting.database import ADVISORY_LOCK, is_locked, is_passing
-from slurmbridge.accounting.errors import LedgerError, LedgerInUse, one_line
+from slurmbridge.accounting.errors import LedgerError, LedgerInUse, LedgerTaken, one_line
 
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
@@ -31,6 +31,8 @@ QUICK_S = 0.01
 """Callers commit by themselves as long as commits do not take longer: their event loop stands still meanwhile."""
 RETRY_S = 0.3
 CLOSE_PATIENCE_S = 2.0
+EPOCH_KEY = "epoch"
+"""In ``meta``: which leader may write. It grows by one with each."""
 
 
 class Statements:
@@ -65,6 +67,8 @@ class Writer:
         self._last_commit_s = 0.0
         self._failure: LedgerError | None = None
         self._trouble = ""
+        self.epoch: int | None = None          # None: nobody can take over
+        self._check_epoch = f"UPDATE meta SET value=value WHERE key='{EPOCH_KEY}' AND value={mark}"
         self.on_trouble: Callable[[str], None] | None = None
         """Called in the writer's thread with what is wrong, and with "" when it is over. While this is None, trouble
         is a failure."""
@@ -180,6 +184,10 @@ class Writer:
         cursor = connection.cursor()
         cursor.execute("BEGIN IMMEDIATE" if self._is_sqlite else "BEGIN")
         try:
+            if self.epoch is not None:
+                cursor.execute(self._check_epoch, (str(self.epoch),))
+                if cursor.rowcount != 1:
+                    raise LedgerTaken(f"another controller leads: epoch {self.epoch} of the ledger is over")
             for table, rows in batch.items():
                 statements = self._statements[table]
                 present = [row for row in rows.values() if row is not None]

@@ -202,8 +202,9 @@ async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only
     try:
         if not end_runs_only:
             await outside.watch_probes()
+            await outside.lead()
         await _lead(options, outside, ready, end_runs_only=end_runs_only)
-    except (CertificateError, Refused, OSError) as error:
+    except (CertificateError, Refused, OSError, RuntimeError) as error:
         raise StartError(" ".join(str(error).split())) from None
     finally:
         await outside.close()
@@ -212,12 +213,12 @@ async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only
 async def _lead(options: Options, outside: Outside, ready: Callable[[str], None], *, end_runs_only: bool) -> None:
     """Raises StartError, CertificateError, Refused or OSError."""
     clock = make_clock(options.clock_epoch)
-    outside.condition.is_leader = True
     database = options.database or str(options.state / "ledger.db")
     lock = str(options.state / "ledger.lock")
     unwritten = options.state / UNWRITTEN
     try:
-        ledger = Ledger.open(database, lock)   # its lock first: nothing else is touched while another one serves
+        # its lock first: nothing else is touched while another one serves
+        ledger = Ledger.open(database, lock, take_over=outside.lease is not None)
         unwritten.unlink(missing_ok=True)
     except LedgerError as error:
         raise _not_started(error) from None

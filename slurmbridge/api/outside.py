@@ -4,6 +4,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,12 +35,23 @@ class Outside:
         self._probes: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._api: Any = None
+        self.lease: Any = None                # cluster.kubernetes.lease.Lease, where there is one
         self._callers: Callers | None = None
 
     async def watch_probes(self) -> None:
         """Raises OSError."""
         if self._config.probes is not None:
             self._probes = await probes.listen(self.condition, *host_and_port(self._config.probes.listen))
+
+    async def lead(self) -> None:
+        """Returns once this process is the one that works. Raises CredentialError."""
+        settings = self._config.leader
+        if settings is not None:
+            from slurmbridge.cluster.kubernetes.lease import Lease
+            self.lease = Lease(self._client(), self._config.kubernetes.namespace, settings.lease,
+                               f"{socket.gethostname()}_{os.getpid()}", settings.duration_s)
+            await self.lease.acquire()
+        self.condition.is_leader = True
 
     async def way_here(self) -> tuple[str, str]:
         """(address, authority as PEM) by which jobs in pods reach this controller; "" for none. Raises CertificateError
@@ -60,17 +73,23 @@ class Outside:
             log.info("https: serving %s", config.https.listen if config.https else "")
         if config.watch_files:
             self._tasks.append(asyncio.get_running_loop().create_task(self._watch(controller, now).run()))
+        if self.lease is not None:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._follow_lease(controller)))
         self.condition.stale_s = world.engine.stale_s
         self.condition.trouble = lambda: controller.journal.trouble
         self.condition.connections = lambda: len(server.connections)
         self.condition.views = lambda: controller.views
 
-    async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
+    def _client(self) -> Any:
+        """Raises CredentialError."""
         if self._api is None:                 # imported late: most controllers ask no API server
             from slurmbridge.cluster.kubernetes.api import Api
             from slurmbridge.cluster.kubernetes.credentials import Credentials
             self._api = Api(Credentials(self._config.kubernetes))
-        return bytes(await self._api.request("POST", path, body, tries=2))
+        return self._api
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
+        return bytes(await self._client().request("POST", path, body, tries=2))
 
     # ---- changed files ----------------------------------------------------------------------------------------------
 
@@ -100,6 +119,11 @@ class Outside:
             watch.add(self._config.accounts, accounts)
         return watch
 
+    async def _follow_lease(self, controller: Controller) -> None:
+        await self.lease.lost.wait()
+        self.condition.is_leader = False
+        controller.depose("the lease is lost: another controller may lead")
+
     @staticmethod
     def _loaded(controller: Controller) -> str:
         return controller.meta.get(ACCOUNTS_KEY, "")
@@ -125,5 +149,7 @@ class Outside:
             await self.https.close()
         if self._probes is not None:
             self._probes.close()
+        if self.lease is not None:
+            await self.lease.release()
         if self._api is not None:
             await self._api.close()

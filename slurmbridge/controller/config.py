@@ -9,7 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slurmbridge.cluster.kubernetes.settings import KubernetesSettings
-from slurmbridge.controller.config_https import HttpsSettings, IdentitySettings, ProbeSettings
+from slurmbridge.controller.config_https import HttpsSettings, IdentitySettings, LeaderSettings, ProbeSettings
 
 
 class ConfigError(Exception):
@@ -31,6 +31,7 @@ class Config(BaseModel):
     https: HttpsSettings | None = None
     identity: IdentitySettings = Field(default_factory=IdentitySettings)
     probes: ProbeSettings | None = None
+    leader: LeaderSettings | None = Field(default=None, description="of several controllers; needs PostgreSQL")
     watch_files: bool = Field(default=False, description="take over changed configuration files without a restart")
     accounts: Path | None = Field(default=None, description="sacctmgr's dump, loaded at the start and when it changes")
 

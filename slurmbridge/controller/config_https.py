@@ -1,4 +1,4 @@
-"""The sections ``https:``, ``identity:`` and ``probes:`` of slurmbridge.yaml: who may call from elsewhere, as whom."""
+"""The sections ``https``, ``identity``, ``leader`` and ``probes`` of slurmbridge.yaml: who may call, who leads."""
 from __future__ import annotations
 
 import re
@@ -86,6 +86,14 @@ class IdentitySettings(BaseModel):
     audiences: tuple[str, ...] = ()
     users: tuple[UserRule, ...] = ()
     relays: tuple[Relay, ...] = ()
+
+
+class LeaderSettings(BaseModel):
+    """Several controllers of one PostgreSQL ledger: who holds the Lease of this name works, the others stand by."""
+
+    model_config = _STRICT
+    lease: str = "slurmbridge"
+    duration_s: float = Field(default=15.0, ge=1)
 
 
 class ProbeSettings(BaseModel):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from slurmbridge.accounting.directory import apply_operations, ensure_content
+from slurmbridge.accounting.errors import LedgerTaken
 from slurmbridge.accounting.ledger import Ledger
 from slurmbridge.accounting.operations import AddChange, SaveEvent, SaveMeta, SaveUsage
 from slurmbridge.cluster.port import Engine
@@ -227,6 +228,10 @@ class Controller:
         self.journal.set_trouble(text)
         self.launching.work()
         self.world.wake()
+
+    def depose(self, text: str) -> None:
+        """Another controller leads, or may: nothing more is written, told or started here."""
+        self._ledger_failed(LedgerTaken(text))
 
     def request_stop(self) -> None:
         self.stopped.set()
