@@ -25,7 +25,7 @@ class Side:
 
     def call(self, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(argv, env=self.env, text=True, capture_output=True, stdin=subprocess.DEVNULL, cwd="/tmp",
-                              timeout=300)
+                              timeout=900)
         if check and done.returncode:
             sys.exit(f"{self.name}: {' '.join(argv)}: {done.stderr.strip()[-300:]}")
         return done

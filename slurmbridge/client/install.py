@@ -63,7 +63,7 @@ def build_client(folder: Path, *python: str, root: str = str(ROOT)) -> Path | No
 
 def build_starter(folder: Path) -> Path | None:
     """What starts tasks, under the name that runtime/execution.py knows; None without a working compiler."""
-    return _build(HERE.parent / "runtime" / "starter.c", folder / "starter-2", [])
+    return _build(HERE.parent / "runtime" / "starter.c", folder / "starter-3", [])
 
 
 def _build(source: Path, program: Path, flags: list[str]) -> Path | None:

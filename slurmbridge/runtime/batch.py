@@ -80,6 +80,7 @@ def start_script(order: RunOrder, script: str, files: BatchFiles, login: dict[st
     if not os.path.isdir(request.work_dir) or not os.access(request.work_dir, os.X_OK, effective_ids=True):
         execution.enter_directory(request.work_dir, files.stderr_fd)
     return execution.start(execution.Command(
-        path=script, argv=[script, *request.script_args], env=environment.batch_environment(order, login),
-        cwd=request.work_dir, umask=request.umask, rlimits=request.rlimits,
+        path=script, argv=[script, *request.script_args],
+        env=execution.encoded(environment.batch_environment(order, login)), cwd=request.work_dir,
+        umask=request.umask, rlimits=request.rlimits,
         stdin_fd=files.stdin_fd, stdout_fd=files.stdout_fd, stderr_fd=files.stderr_fd, cgroup=cgroup))

@@ -1,8 +1,8 @@
 """Starting one process of the user's: own session, standard descriptors, limits, directory, CPUs, then exec.
 
-Where the small program of starter.c was built it does all that after a posix_spawn, which copies nothing of this
-interpreter; elsewhere a fork does. Between fork and exec only system calls are made: the interpreter's files may be out
-of the user's reach.
+Where the small program of starter.c was built it does all that, for many processes at once, after a posix_spawn, which
+copies nothing of this interpreter; elsewhere a fork does. Between fork and exec only system calls are made: the
+interpreter's files may be out of the user's reach.
 """
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import fcntl
 import os
 import resource
 import signal
+import struct
 import sys
 import termios
 from collections.abc import Collection, Mapping, Sequence
@@ -41,7 +42,7 @@ class Command:
 
     path: str
     argv: Sequence[str]
-    env: Mapping[str, str]
+    env: Mapping[bytes, bytes]                # see encoded
     cwd: str
     stdin_fd: int
     stdout_fd: int
@@ -52,12 +53,20 @@ class Command:
     nice: int = 0
     cgroup: str = ""                          # a group to enter before anything else is done
     bound_cpus: Collection[int] = ()          # CPUs it may run on; all of this process's when empty
+    kept_fd: int | None = None                # one more descriptor that it gets,
+    kept_as: int = -1                         # under this number
+
+    @property
+    def descriptors(self) -> set[int]:
+        return {self.stdin_fd, self.stdout_fd, self.stderr_fd} | ({self.kept_fd} if self.kept_fd is not None else set())
 
 
 STARTER_VARIABLE = "SLURMBRIDGE_STARTER"
 """Names the built starter.c; empty: none is used."""
-STARTER_NAME = "starter-2"
-"""With the number of its arguments' order: one of an earlier order is not used."""
+STARTER_NAME = "starter-3"
+"""With the number of its orders' format: one that reads another is not used."""
+AT_ONCE = 64
+"""Processes for one starter: all their descriptors are open at the same time."""
 _starter_fd = -1
 
 
@@ -77,45 +86,93 @@ def kept_descriptors() -> set[int]:
     return {_starter_fd} if _starter_fd >= 0 else set()
 
 
+def encoded(env: Mapping[str, str]) -> dict[bytes, bytes]:
+    """By name what execve(2) takes: ``NAME=value``."""
+    pairs = ((os.fsencode(name), os.fsencode(value)) for name, value in env.items())
+    return {name: b"%b=%b" % (name, value) for name, value in pairs}
+
+
 def start(command: Command) -> int:
-    """The pid of the new process, which is also its session and process group. Raises OSError when there can be none.
+    """See start_all."""
+    pids = start_all([command])
+    if not pids:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return pids[0]
 
-    A process that cannot be executed says so on its standard error and exits with the errno, as under slurmstepd.
+
+def start_all(commands: Sequence[Command]) -> list[int]:
+    """The pids of the new processes, each also its session and process group; fewer of them where there can be no more.
+
+    They are children of this process, which must be a subreaper for more than one. Raises OSError when there can be
+    none. A process that cannot be executed says so on its standard error and exits with the errno, as under slurmstepd.
     """
-    env = {os.fsencode(key): os.fsencode(value) for key, value in command.env.items()}
-    argv = [os.fsencode(word) for word in command.argv]
-    candidates = _candidates(command)
-    limits = _limits(command.rlimits)
-    if _starter_fd >= 0 and min(command.stdin_fd, command.stdout_fd, command.stderr_fd) > 2:
-        with contextlib.suppress(OSError):    # arguments too long with the starter's own, for one
-            return _spawn(command, candidates, argv, env, limits)
-    return _fork(command, candidates, argv, env, limits)
+    if not commands:
+        return []
+    if _starter_fd < 0 or any(min(command.descriptors) < 3 for command in commands):
+        return [_fork(command) for command in commands]
+    pids: list[int] = []
+    for at in range(0, len(commands), AT_ONCE):
+        some = commands[at:at + AT_ONCE]
+        pids += _spawn(some)
+        if len(pids) < at + len(some):
+            break
+    return pids
 
 
-def _spawn(command: Command, candidates: list[bytes], argv: list[bytes], env: dict[bytes, bytes],
-           limits: list[tuple[int, tuple[int, int]]]) -> int:
+def _spawn(commands: Sequence[Command]) -> list[int]:
     """Raises OSError."""
-    path = b"/proc/self/fd/%d" % _starter_fd
-    limit_text = ",".join(f"{number}:{soft & _UNSIGNED}:{hard & _UNSIGNED}" for number, (soft, hard) in limits)
-    words = ["starter", f"{command.umask:o}", command.cwd, command.cgroup, "t" if command.terminal else "", limit_text,
+    orders = os.memfd_create("orders")
+    report, told = os.pipe2(os.O_CLOEXEC)
+    try:
+        with open(orders, "wb", closefd=False) as file:
+            file.write(b"%d\0" % len(commands) + b"".join(map(_order, commands)))
+        passed = {orders, told}.union(*(command.descriptors for command in commands))
+        own = {name: os.environ[name] for name in ("TZ",) if name in os.environ}           # of its messages' time
+        pid = os.posix_spawn(b"/proc/self/fd/%d" % _starter_fd, [b"starter", b"%d" % orders, b"%d" % told], own,
+                             setsigmask=(), setsigdef=_RESET,
+                             file_actions=[(os.POSIX_SPAWN_DUP2, fd, fd) for fd in passed])
+        if len(commands) == 1:
+            return [pid]
+        os.close(told)
+        told = -1
+        numbers = b""
+        while len(numbers) < 4 * len(commands) and (more := os.read(report, 4 * len(commands))):
+            numbers += more
+        os.waitpid(pid, 0)                    # its children are ours now
+        return [number for number, in struct.iter_unpack("i", numbers)]
+    finally:
+        for fd in (orders, report, told):
+            if fd >= 0:
+                os.close(fd)
+
+
+def _order(command: Command) -> bytes:
+    """As starter.c reads it."""
+    limits = ",".join(f"{number}:{soft & _UNSIGNED}:{hard & _UNSIGNED}"
+                      for number, (soft, hard) in _limits(command.rlimits))
+    kept = "" if command.kept_fd is None else str(command.kept_fd)
+    words = [f"{command.umask:o}", command.cwd, command.cgroup, "t" if command.terminal else "", limits,
              ",".join(map(str, sorted(command.bound_cpus))), str(command.nice or ""), command.path,
-             str(len(candidates))]
-    env.pop(b"SLURM_TASK_PID", None)
-    variables = [name + b"=" + value for name, value in env.items()]
-    words.append(str(len(variables)))
-    own = {name: os.environ[name] for name in ("TZ",) if name in os.environ}           # of its messages' time
-    fds = (command.stdin_fd, command.stdout_fd, command.stderr_fd)
-    return os.posix_spawn(path, [*map(os.fsencode, words), *candidates, *variables, *argv], own, setsid=True,
-                          setsigmask=(), setsigdef=_RESET,
-                          file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(fds)])
+             str(command.stdin_fd), str(command.stdout_fd), str(command.stderr_fd), kept,
+             str(command.kept_as)]
+    lists = [_candidates(command), [entry for name, entry in command.env.items() if name != _OWN_PID],
+             [os.fsencode(word) for word in command.argv]]
+    items = [os.fsencode(word) for word in words]
+    for one in lists:
+        items += [b"%d" % len(one), *one]
+    items.append(b"")
+    return b"\0".join(items)
 
 
+_OWN_PID = b"SLURM_TASK_PID"
 _UNSIGNED = (1 << 64) - 1
 
 
-def _fork(command: Command, candidates: list[bytes], argv: list[bytes], env: dict[bytes, bytes],
-          limits: list[tuple[int, tuple[int, int]]]) -> int:
+def _fork(command: Command) -> int:
     """Raises OSError."""
+    env = {name: entry.partition(b"=")[2] for name, entry in command.env.items()}
+    argv, candidates = [os.fsencode(word) for word in command.argv], _candidates(command)
+    limits = _limits(command.rlimits)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())   # none is lost before exec
     try:
         pid = os.fork()
@@ -147,7 +204,7 @@ def _fork(command: Command, candidates: list[bytes], argv: list[bytes], env: dic
         if command.bound_cpus:
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(0, command.bound_cpus)
-        env[b"SLURM_TASK_PID"] = b"%d" % os.getpid()
+        env[_OWN_PID] = b"%d" % os.getpid()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         code = _execute(candidates, argv, env, command.path)
     except OSError as error:
@@ -189,13 +246,16 @@ def _take_descriptors(command: Command) -> None:
     wanted = [os.dup(fd) if fd < 3 else fd for fd in (command.stdin_fd, command.stdout_fd, command.stderr_fd)]
     for target, fd in enumerate(wanted):
         os.dup2(fd, target, inheritable=True)
+    if command.kept_fd is not None:
+        os.dup2(command.kept_fd, command.kept_as)
+        os.set_inheritable(command.kept_as, True)
 
 
 def _candidates(command: Command) -> list[bytes]:
     if "/" in command.path:
         return [os.fsencode(command.path)]
     name = os.fsencode(command.path)
-    directories = os.fsencode(command.env.get("PATH", "")).split(b":") if "PATH" in command.env else []
+    directories = command.env[b"PATH"][5:].split(b":") if b"PATH" in command.env else []
     found = [os.path.join(directory or b".", name) for directory in directories]
     return found or [name]
 

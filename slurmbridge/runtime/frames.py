@@ -7,7 +7,7 @@ Besides the command protocol's types, daemons of one job and the engine speak th
 | ``K`` | engine, daemon → daemon | JSON ``{"credential", "op", …}``: an order (see daemon.py) |
 | ``k`` | daemon → whoever asked | JSON answer ``{"ok": true, …}`` or ``{"ok": false, "error": …}`` |
 | ``L`` | head → step keeper | JSON: tasks of one step to start on this node |
-| ``o`` | step keeper → head | 4-byte rank, 1 byte stream (1, 2), bytes; no bytes = end of that stream |
+| ``o`` | step keeper → head | 4-byte rank, 1 byte stream (1, 2), bytes |
 | ``n`` | head → step keeper | 4-byte rank (ALL_TASKS = every task), bytes; no bytes = end of standard input |
 | ``e`` | step keeper → head | JSON ``{"event": "started" | "exited" | "gone" | "log", …}`` |
 """

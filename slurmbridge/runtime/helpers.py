@@ -24,8 +24,8 @@ async def capture(children: Children, argv: Sequence[str], env: Mapping[str, str
     pairs = [os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)]
     try:
         pid = execution.start(execution.Command(
-            path=argv[0], argv=argv, env=env, cwd=cwd, umask=umask, stdin_fd=stdin, stdout_fd=pairs[0][1],
-            stderr_fd=pairs[1][1]))
+            path=argv[0], argv=argv, env=execution.encoded(env), cwd=cwd, umask=umask, stdin_fd=stdin,
+            stdout_fd=pairs[0][1], stderr_fd=pairs[1][1]))
     finally:
         for fd in (stdin, pairs[0][1], pairs[1][1]):
             os.close(fd)

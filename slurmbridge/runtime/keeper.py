@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
+import errno
 import os
-import pty
 import shutil
 import signal
 import struct
 import tempfile
-import termios
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from slurmbridge.runtime import execution, frames, helpers, processes
@@ -30,7 +29,7 @@ from slurmbridge.runtime.gauges import Meter
 from slurmbridge.runtime.gpumeter import meter_of
 from slurmbridge.runtime.pmi import PmiServer
 from slurmbridge.runtime.pmix import PmixServer
-from slurmbridge.runtime.taskio import Output, StdinPipe
+from slurmbridge.runtime.tasks import Task, TaskFiles
 from slurmbridge.runtime.tree import Node, Relay
 
 LINGER_S = 30.0
@@ -39,13 +38,15 @@ DRAIN_TIMEOUT_S = 5.0
 
 
 @dataclass(slots=True)
-class Task:
-    rank: int
-    local: int
-    node: str
-    pid: int = 0
-    stdin: StdinPipe | None = None
-    outputs: list[Output] = field(default_factory=list)
+class _Ready:
+    """A task that only has to be started. ``can_bind``: the machine has the CPUs; a virtual node may be larger."""
+
+    task: Task
+    command: execution.Command
+    environment: Mapping[str, str]            # for what is run after it
+    gpus: Sequence[int]
+    bound: Binding | None
+    can_bind: bool
 
 
 class StepKeeper:
@@ -64,7 +65,7 @@ class StepKeeper:
         self.tasks: dict[int, Task] = {}
         self.ended: list[tuple[Task, Exit]] = []
         self.message_sent = False
-        self.terminal: int | None = None
+        self.files = TaskFiles(request, writer, self._consumed)
         self.mpi: dict[str, PmiServer | PmixServer] = {}       # by node
         self._pmix_directories: list[str] = []
         self._kill_at: asyncio.TimerHandle | None = None
@@ -142,23 +143,32 @@ class StepKeeper:
 
     # ---- tasks ------------------------------------------------------------------------------------------------------
 
-    async def _start_tasks(self) -> list[asyncio.Future[None]]:
+    async def _start_tasks(self) -> list[asyncio.Future[Any]]:
+        """What to wait for. Raises OSError when a task cannot be started; those before it were."""
         request = self.request
         if not os.path.isdir(request["cwd"]) or not os.access(request["cwd"], os.X_OK, effective_ids=True):
             self._say_directory(request["cwd"])
-        exits: list[asyncio.Future[None]] = []
+        exits: list[asyncio.Future[Any]] = []
+        ready: list[_Ready] = []
         for node in self.nodes:
             shared = {**request["env"], **node["env"]}
+            encoded = execution.encoded(shared)
             for entry in node["tasks"]:
                 task = Task(int(entry["rank"]), int(entry["local"]), str(node["node"]))
                 self.tasks[task.rank] = task
-                environment = {**shared, **entry["env"]}
-                for program in request["prologs"]:
-                    environment = await self._prolog(task, program, environment)
-                ending = self._start_task(task, entry, environment, node.get("binding"))
-                if ending is not None:
-                    exits.append(asyncio.ensure_future(self._await_exit(task, ending, environment)))
-        return exits
+                environment, env = shared, {**encoded, **execution.encoded(entry["env"])}
+                if request["prologs"] or request["epilogs"]:
+                    environment = {**shared, **entry["env"]}
+                    for program in request["prologs"]:
+                        environment = await self._prolog(task, program, environment)
+                    env = execution.encoded(environment)
+                one = self._prepare(task, entry, env, environment, node.get("binding"))
+                if one is not None:
+                    ready.append(one)
+                if len(ready) == execution.AT_ONCE:
+                    exits += self._start(ready)
+                    ready = []
+        return exits + self._start(ready)
 
     def _say_directory(self, path: str) -> None:
         try:
@@ -188,95 +198,70 @@ class StepKeeper:
         if data:
             self.writer.write(frames.encode(b"o", frames.RANK_STREAM.pack(task.rank, stream) + data))
 
-    def _start_task(self, task: Task, entry: dict[str, Any], environment: dict[str, str],
-                    binding: dict[str, Any] | None) -> asyncio.Future[Exit] | None:
+    def _prepare(self, task: Task, entry: dict[str, Any], env: dict[bytes, bytes], environment: Mapping[str, str],
+                 binding: dict[str, Any] | None) -> _Ready | None:
         """None when its files cannot be opened: it has then failed already."""
         request = self.request
-        ours: list[int] = []
         try:
-            if entry.get("pty"):
-                fds = self._open_terminal(task, request.get("window"))
-                ours.append(fds[0])
-            else:
-                fds = (self._open_input(task, entry["stdin"], ours), *self._open_outputs(task, entry, ours))
+            stdin_fd, stdout_fd, stderr_fd = self.files.open(task, entry)
         except OSError as error:
-            for fd in ours:
-                os.close(fd)
-            if task.stdin is not None:
-                task.stdin.close()
-            for output in task.outputs:
-                output.abandon()
+            task.abandon()
             self.say(f"Could not open {error.filename}: {error.strerror}")
             self.ended.append((task, Exit(execution.errno_status(error), {})))
             return None
         server, rank = self.mpi.get(task.node), int(request["first_task"]) + task.rank
+        kept_fd = None
         if isinstance(server, PmiServer):
-            ours.append(server.add(rank, task.local))
-            environment = {**environment, **server.variables(rank, ours[-1])}
+            kept_fd = server.add(rank)
+            task.passed.append(kept_fd)
+            env |= execution.encoded(server.variables(rank, task.local))
         elif server is not None:
-            environment = {**environment, **server.variables(rank)}
+            env |= execution.encoded(server.variables(rank))
         limit = self.limits.get(task.node)
         bound = Binding(**{**binding, "masks": tuple(map(frozenset, binding["masks"]))}) if binding else None
         cpus = bound.masks[task.local] if bound and bound.binds else frozenset()
-        is_possible = cpus <= os.sched_getaffinity(0)          # a virtual node may be larger than the machine
+        can_bind = cpus <= os.sched_getaffinity(0)
+        return _Ready(task, execution.Command(
+            path=entry["argv"][0], argv=entry["argv"], env=env, cwd=request["cwd"], umask=request["umask"],
+            rlimits=request["rlimits"], stdin_fd=stdin_fd, stdout_fd=stdout_fd, stderr_fd=stderr_fd,
+            terminal=bool(entry.get("pty")), cgroup=limit.path if limit else "", bound_cpus=cpus if can_bind else (),
+            kept_fd=kept_fd, kept_as=PmiServer.task_fd(task.local)),
+            environment, entry.get("gpus", ()), bound, can_bind)
+
+    def _start(self, ready: Sequence[_Ready]) -> list[asyncio.Future[Any]]:
+        """Starts them; what to wait for. Raises OSError when one cannot be started; those before it were."""
         try:
-            task.pid = execution.start(execution.Command(
-                path=entry["argv"][0], argv=entry["argv"], env=environment, cwd=request["cwd"],
-                umask=request["umask"], rlimits=request["rlimits"], stdin_fd=fds[0], stdout_fd=fds[1],
-                stderr_fd=fds[2], terminal=bool(entry.get("pty")), cgroup=limit.path if limit else "",
-                bound_cpus=cpus if is_possible else ()))
+            pids = execution.start_all([one.command for one in ready])
         finally:
-            for fd in ours:
-                os.close(fd)
-        if bound and bound.verbose:
-            text = bound.line(task.node, rank, task.local, task.pid, is_possible)
-            self._pass_on(task, 2, text.encode())
-        self.meter.add(task.pid, entry.get("gpus", ()))
-        return self.children.watch(task.pid)
-
-    def _open_terminal(self, task: Task, window: list[int] | None) -> tuple[int, int, int]:
-        master, slave = pty.openpty()
-        os.set_inheritable(master, False)
-        self.terminal = master
-        if window:
-            self._resize(window[0], window[1])
-        task.outputs.append(Output(self.writer, task.rank, 1, master, lines=False))
-        task.stdin = StdinPipe(os.dup(master), self._consumed, is_terminal=True)
-        return slave, slave, slave
-
-    def _open_input(self, task: Task, wanted: str, ours: list[int]) -> int:
-        if wanted != "stream":
-            ours.append(os.open(wanted, os.O_RDONLY))
-            return ours[-1]
-        read_end, write_end = os.pipe2(os.O_CLOEXEC)
-        ours.append(read_end)
-        task.stdin = StdinPipe(write_end, self._consumed)
-        return read_end
-
-    def _open_outputs(self, task: Task, entry: dict[str, Any], ours: list[int]) -> tuple[int, int]:
-        fds = []
-        lines = not self.request.get("unbuffered")
-        opened: dict[str, int] = {}
-        for stream, wanted in ((1, entry["stdout"]), (2, entry["stderr"])):
-            if wanted == "stream":
-                read_end, write_end = os.pipe2(os.O_CLOEXEC)
-                ours.append(write_end)
-                task.outputs.append(Output(self.writer, task.rank, stream, read_end, lines=lines))
-                fds.append(write_end)
-            elif wanted in opened:
-                fds.append(opened[wanted])
+            for one in ready:
+                one.task.close_passed()
+        exits: list[asyncio.Future[Any]] = []
+        for one, pid in zip(ready, pids):
+            one.task.pid = pid
+            if one.bound and one.bound.verbose:
+                rank = int(self.request["first_task"]) + one.task.rank
+                self._pass_on(one.task, 2, one.bound.line(one.task.node, rank, one.task.local, pid,
+                                                          one.can_bind).encode())
+            self.meter.add(pid, one.gpus)
+            ending = self.children.watch(pid)
+            if self.request["epilogs"]:
+                exits.append(asyncio.ensure_future(self._run_epilogs(one, ending)))
             else:
-                flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | (0 if self.request["append"] else os.O_TRUNC)
-                opened[wanted] = open_output(wanted, flags, self.request["umask"])
-                ours.append(opened[wanted])
-                fds.append(opened[wanted])
-        return fds[0], fds[1]
+                ending.add_done_callback(partial(self._task_ended, one.task))
+                exits.append(ending)
+        if len(pids) < len(ready):
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return exits
 
-    async def _await_exit(self, task: Task, ending: asyncio.Future[Exit], environment: dict[str, str]) -> None:
-        result = await ending
+    async def _run_epilogs(self, one: _Ready, ending: asyncio.Future[Exit]) -> None:
+        await ending
         for program in self.request["epilogs"]:
-            _, _, err = await helpers.capture(self.children, [program], environment, self.request["cwd"])
-            self._pass_on(task, 2, err)
+            _, _, err = await helpers.capture(self.children, [program], one.environment, self.request["cwd"])
+            self._pass_on(one.task, 2, err)
+        self._task_ended(one.task, ending)
+
+    def _task_ended(self, task: Task, ending: asyncio.Future[Exit]) -> None:
+        result = ending.result()
         times, counts = self.meter.ended(task.pid, result)
         limit = self.limits.get(task.node)
         status = OUT_OF_MEMORY_STATUS if limit is not None and limit.oom_kills else result.status
@@ -305,8 +290,8 @@ class StepKeeper:
             self.relay.pass_down(kind, payload)
             if kind == b"n":
                 self._feed(frames.RANK.unpack_from(payload)[0], payload[frames.RANK.size:])
-            elif kind == b"Z" and self.terminal is not None:
-                self._resize(*struct.unpack(">HH", payload))
+            elif kind == b"Z":
+                self.files.resize(*struct.unpack(">HH", payload))
             elif kind == b"K":
                 self._order(frames.decode_json(payload))
         self.relay.cut()
@@ -322,11 +307,6 @@ class StepKeeper:
 
     def _consumed(self, count: int) -> None:
         self._event("consumed", bytes=count)
-
-    def _resize(self, rows: int, columns: int) -> None:
-        if self.terminal is not None:
-            with contextlib.suppress(OSError):
-                fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def _order(self, order: dict[str, Any]) -> None:
         if order.get("op") == "signal":
@@ -365,15 +345,3 @@ class StepKeeper:
         self.children.reap()
         processes.signal_tree(lambda: self.children.others(set()), number)
 
-
-def open_output(name: str, flags: int, umask: int) -> int:
-    """Opens an output file, making missing directories as srun does. Raises OSError."""
-    old = os.umask(umask)
-    try:
-        try:
-            return os.open(name, flags, 0o666)
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
-            return os.open(name, flags, 0o666)
-    finally:
-        os.umask(old)

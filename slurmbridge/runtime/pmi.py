@@ -8,7 +8,6 @@ answers never fill a socket; a program that does not read them is dropped.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -54,17 +53,21 @@ class PmiServer:
         self._pairs[MAPPING_KEY] = str(self.facts["mapping"])
         self._expected = int(self.facts["local_tasks"])
 
-    def add(self, rank: int, local: int) -> int:
-        """The descriptor of the task's end, which only its process may inherit: to be closed after the fork."""
+    def add(self, rank: int) -> int:
+        """The descriptor of the task's end, which only its process keeps: to be closed after the fork."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         ours.setblocking(False)
         task = self._tasks[rank] = _Task(rank, ours)
         asyncio.get_running_loop().add_reader(ours, self._readable, task)
-        with theirs:
-            return fcntl.fcntl(theirs, fcntl.F_DUPFD, FIRST_FD + 2 * local)
+        return theirs.detach()
 
-    def variables(self, rank: int, fd: int) -> dict[str, str]:
-        return {"PMI_FD": str(fd), "PMI_JOBID": str(self.facts["jobid"]), "PMI_RANK": str(rank),
+    @staticmethod
+    def task_fd(local: int) -> int:
+        """The number under which the task has its end."""
+        return FIRST_FD + 2 * local
+
+    def variables(self, rank: int, local: int) -> dict[str, str]:
+        return {"PMI_FD": str(self.task_fd(local)), "PMI_JOBID": str(self.facts["jobid"]), "PMI_RANK": str(rank),
                 "PMI_SIZE": str(self.facts["size"])}
 
     # ---- reading ----------------------------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def become_subreaper() -> None:
+def become_subreaper(is_one: bool = True) -> None:
     """Orphaned descendants become children of this process. Raises OSError."""
-    if _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    if _libc.prctl(PR_SET_CHILD_SUBREAPER, int(is_one), 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 

@@ -1,10 +1,13 @@
-/* Between the fork and the user's program: what execution.py does in a forked interpreter, without the interpreter.
+/* Between the fork and the user's programs: what execution.py does in a forked interpreter, without the interpreter.
 
-   starter UMASK DIRECTORY CGROUP TERMINAL LIMITS CPUS NICE NAME N M PATH1 … PATHN VARIABLE1 … VARIABLEM ARGV…
+   starter ORDERS REPORT
 
-   Started by posix_spawn in a session of its own, with its descriptors 0-2 in place. The program's environment is among
-   the arguments: where the step daemon's real user is root, ld.so would take variables away. LIMITS: number:soft:hard,…;
-   CPUS: numbers with commas; NAME: as messages call the program; empty where nothing is to be done. */
+   Started by posix_spawn. ORDERS is a descriptor of a memory file: how many programs, then for each, every item with a
+   NUL behind it: umask (octal), directory, group to enter, "t" for a terminal, limits (number:soft:hard,…), CPUs
+   (numbers with commas), nice, the name that messages call it, descriptors 0, 1, 2, a fourth and its number in the program; and
+   each behind its count: places of the program, variables, arguments. What is empty is not done. One program is executed in
+   this process. Of several each gets a process of its own, whose number goes to the descriptor REPORT (4 bytes); this
+   one then ends, so that they become children of the step's keeper. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +16,62 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
+
+struct order {
+    char *umask, *directory, *group, *terminal, *limits, *cpus, *nice, *name;
+    int descriptors[4];                       /* the fourth is -1 where there is none */
+    int fourth;
+    int places, variables;
+    char **place, **variable, **argument;     /* variable: one more than there are, argument: ends with NULL */
+};
+
+static char *at;
+
+static char *next(void)
+{
+    char *item = at;
+    at += strlen(at) + 1;
+    return item;
+}
+
+static char **list(int *count)
+{
+    *count = atoi(next());
+    char **items = calloc(*count + 2, sizeof *items);
+    for (int i = 0; items && i < *count; i++)
+        items[i] = next();
+    return items;
+}
+
+static int read_order(struct order *order)
+{
+    int arguments;
+    order->umask = next();
+    order->directory = next();
+    order->group = next();
+    order->terminal = next();
+    order->limits = next();
+    order->cpus = next();
+    order->nice = next();
+    order->name = next();
+    for (int i = 0; i < 4; i++) {
+        char *text = next();
+        order->descriptors[i] = *text ? atoi(text) : -1;
+        if (*text)
+            fcntl(order->descriptors[i], F_SETFD, FD_CLOEXEC);
+    }
+    order->fourth = atoi(next());
+    order->place = list(&order->places);
+    order->variable = list(&order->variables);
+    order->argument = list(&arguments);
+    return order->place && order->variable && order->argument;
+}
 
 static void say(const char *before, const char *name, const char *after, int number, const char *end)
 {
@@ -65,46 +119,81 @@ static void bind_to(char *text)
     sched_setaffinity(0, size, set);
 }
 
-int main(int argc, char **argv)
+static int take_descriptors(const int *wanted, int fourth)
 {
-    if (argc < 12)
-        return argc != 2;                     /* -V: whether it was built well */
-    const char *directory = argv[2], *group = argv[3], *name = argv[8];
-    int count = atoi(argv[9]), variables = atoi(argv[10]), reason = ENOENT;
-    char **paths = argv + 11, **arguments = paths + count + variables, task[40];
-    char **environment = malloc((variables + 2) * sizeof *environment);
-    uid_t user = geteuid();
-    gid_t own_group = getegid();
-    if (!environment || setresgid(own_group, own_group, own_group) || setresuid(user, user, user))
+    for (int i = 0; i < 3; i++)
+        if (dup2(wanted[i], i) < 0)           /* all wanted ones are above 2 */
+            return -1;
+    if (wanted[3] < 0)
+        return 0;
+    return wanted[3] == fourth ? fcntl(fourth, F_SETFD, 0) : dup2(wanted[3], fourth) < 0;
+}
+
+static int execute(struct order *order)
+{
+    int reason = ENOENT;
+    char task[40];
+    setsid();
+    if (*order->group && enter_group(order->group))
         return errno & 0xFF;
-    if (*group && enter_group(group))
+    if (take_descriptors(order->descriptors, order->fourth))
         return errno & 0xFF;
-    if (*argv[4])
+    if (*order->terminal)
         ioctl(0, TIOCSCTTY, 0);
-    if (*argv[7] && nice(atoi(argv[7])) == -1)
+    if (*order->nice && nice(atoi(order->nice)) == -1)
         errno = 0;
-    umask(strtol(argv[1], NULL, 8));
-    if (chdir(directory)) {
-        say("couldn't chdir to `", directory, "': ", errno, ": going to /tmp instead");
+    umask(strtol(order->umask, NULL, 8));
+    if (chdir(order->directory)) {
+        say("couldn't chdir to `", order->directory, "': ", errno, ": going to /tmp instead");
         if (chdir("/tmp"))
             errno = 0;
     }
-    set_limits(argv[5]);
-    if (*argv[6])
-        bind_to(argv[6]);
+    set_limits(order->limits);
+    if (*order->cpus)
+        bind_to(order->cpus);
     snprintf(task, sizeof task, "SLURM_TASK_PID=%d", (int)getpid());
-    memcpy(environment, paths + count, variables * sizeof *environment);
-    environment[variables] = task;
-    environment[variables + 1] = NULL;
-    for (int i = 0; i < count; i++) {
-        execve(paths[i], arguments, environment);
-        if (count == 1 || (errno != ENOENT && errno != ENOTDIR && errno != EACCES)) {
+    order->variable[order->variables] = task;
+    for (int i = 0; i < order->places; i++) {
+        execve(order->place[i], order->argument, order->variable);
+        if (order->places == 1 || (errno != ENOENT && errno != ENOTDIR && errno != EACCES)) {
             reason = errno;
             break;
         }
         if (errno == EACCES)
             reason = EACCES;
     }
-    say("execve(): ", name, ": ", reason, "");
+    say("execve(): ", order->name, ": ", reason, "");
     return reason & 0xFF;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3)
+        return argc != 2;                     /* -V: whether it was built well */
+    int orders = atoi(argv[1]), report = atoi(argv[2]), count;
+    uid_t user = geteuid();                   /* the step daemon's real user may be root */
+    gid_t group = getegid();
+    struct stat facts;
+    if (setresgid(group, group, group) || setresuid(user, user, user) || fstat(orders, &facts))
+        return errno & 0xFF;
+    at = mmap(NULL, facts.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, orders, 0);
+    close(orders);
+    if (at == MAP_FAILED)
+        return errno & 0xFF;
+    count = atoi(next());
+    struct order *all = calloc(count, sizeof *all);
+    for (int i = 0; i < count; i++)
+        if (!all || !read_order(all + i))
+            return ENOMEM;
+    if (count == 1)
+        return execute(all);
+    fcntl(report, F_SETFD, FD_CLOEXEC);
+    for (int i = 0; i < count; i++) {
+        int pid = fork();
+        if (pid == 0)
+            return execute(all + i);
+        if (pid < 0 || write(report, &pid, sizeof pid) != sizeof pid)
+            return 1;
+    }
+    return 0;
 }

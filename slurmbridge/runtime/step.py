@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from slurmbridge.runtime import broadcast, helpers, launch, stepfiles
 from slurmbridge.runtime.client import RAW, START, Client
 from slurmbridge.runtime.cpubind import BIND_ERROR_EXIT, OutsideStep
-from slurmbridge.runtime.keeper import open_output
 from slurmbridge.runtime.links import BranchLink
 from slurmbridge.runtime.multiprog import programs
 from slurmbridge.runtime.outcome import TaskStates, exit_message, worse
 from slurmbridge.runtime.stdin import StdinSource
 from slurmbridge.runtime.stepoptions import StepOptions
 from slurmbridge.runtime.steptypes import Place, StepPlan, alone
+from slurmbridge.runtime.tasks import open_output
 from slurmbridge.runtime.tree import branches
 
 if TYPE_CHECKING:

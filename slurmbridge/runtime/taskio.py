@@ -41,7 +41,6 @@ class Output:
         if not data:
             if self._rest:
                 self._send(self._rest)
-            self._send(b"")
             self.abandon()
             return
         if self._lines:

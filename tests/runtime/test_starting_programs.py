@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurmbridge.client import install
-from slurmbridge.runtime import execution
+from slurmbridge.runtime import execution, processes
 
 SOFT_FILES = 77
 
@@ -34,8 +34,9 @@ def start(request, built, monkeypatch, tmp_path):
         output = tmp_path / "output"
         with open("/dev/null", "rb") as null, open(output, "wb") as out:
             command = execution.Command(**{
-                "path": path or argv[0], "argv": argv, "env": {"PATH": "/usr/bin:/bin", **(env or {})},
-                "cwd": str(tmp_path), "stdin_fd": null.fileno(), "stdout_fd": out.fileno(), "stderr_fd": out.fileno(),
+                "path": path or argv[0], "argv": argv, "cwd": str(tmp_path),
+                "env": execution.encoded({"PATH": "/usr/bin:/bin", **(env or {})}),
+                "stdin_fd": null.fileno(), "stdout_fd": out.fileno(), "stderr_fd": out.fileno(),
                 **options})
             pid = execution.start(command)
         _, status = os.waitpid(pid, 0)
@@ -100,3 +101,23 @@ def test_more_arguments_than_fit_are_refused_by_the_program(start):
     status, text, _ = start("true", *words)
     assert os.waitstatus_to_exitcode(status) == 7
     assert "execve(): true: Argument list too long" in text
+
+
+def test_many_at_once_are_children_of_the_caller(start, tmp_path):
+    processes.become_subreaper()
+    with open("/dev/null", "rb") as null, open(tmp_path / "output", "wb") as out:
+        common = {"path": "sh", "cwd": str(tmp_path), "stdin_fd": null.fileno(), "stdout_fd": out.fileno(),
+                  "stderr_fd": out.fileno(), "env": execution.encoded({"PATH": "/usr/bin:/bin"})}
+        kept = [os.open("/dev/null", os.O_RDONLY) for _ in range(execution.AT_ONCE + 3)]
+        pids = execution.start_all([execution.Command(
+            **common, kept_fd=fd, kept_as=7 + code % 2,
+            argv=["sh", "-c", f"[ -e /dev/fd/{7 + code % 2} ] && echo {code} $$ $(ls /dev/fd | wc -l); exit {code}"])
+            for code, fd in enumerate(kept)])
+    for fd in kept:
+        os.close(fd)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    processes.become_subreaper(False)
+    assert codes == list(range(len(kept)))
+    lines = [line.split() for line in (tmp_path / "output").read_text().splitlines()]
+    assert {int(code): int(pid) for code, pid, _ in lines} == dict(enumerate(pids))
+    assert len({count for *_, count in lines}) == 1
