@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slurmbridge.scheduling.columns import ClusterColumns, NodeShare, NodeSpec, Partition, RunningJob
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import NodeShare, NodeSpec, Partition, RunningJob
 from slurmbridge.scheduling.passes import backfill_pass, main_pass
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
 from slurmbridge.scheduling.shape import GresRequest, Shape

@@ -20,7 +20,7 @@ def run_order(order: LaunchOrder, nodes: dict[str, NodeRecord], controller_url: 
     return RunOrder(
         job_id=order.run.job_id, restart=order.run.restart, credential=order.credential, request=job.request,
         nodes=[NodeShare(name=share.node, cpus=share.cpus, mem_mb=share.mem_mb, gres=dict(share.gres),
-                         cores=tuple(share.cores), tasks=share.tasks,
+                         cores=tuple(share.cores), tasks=share.tasks, topology=order.topology.get(share.node, ""),
                          **_shape(nodes.get(share.node)))
                for share in job.allocation],
         uid=job.uid, gid=job.gid, user_name=job.user_name, group_name=job.group_name, name=job.name,

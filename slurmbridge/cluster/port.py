@@ -37,6 +37,7 @@ class LaunchOrder:
     warn_before_s: int = 0
     warn_batch: bool = False
     settings: dict[str, str] = field(default_factory=dict)   # other slurm.conf values the runtime honours
+    topology: dict[str, str] = field(default_factory=dict)   # node -> SLURM_TOPOLOGY_ADDR, with topology/tree
     het_jobs: tuple[JobRecord, ...] = ()      # all components of a het job, in the order of its first component
 
 

@@ -5,7 +5,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
-from slurmbridge.commands import node_view, scontrol_assoc, scontrol_reservation, scontrol_step
+from slurmbridge.commands import node_view, scontrol_assoc, scontrol_reservation, scontrol_step, scontrol_topology
 from slurmbridge.commands.common import holds_task
 from slurmbridge.commands.scontrol_call import Call, starts
 from slurmbridge.commands.scontrol_config import config_text
@@ -249,7 +249,7 @@ def _counts(text: str) -> dict[str, int]:
 
 
 async def _nothing(call: Call, text: str | None, rest: Sequence[str]) -> None:
-    """Entities of which there are none here: burst buffers, federations, a topology."""
+    """Entities of which there are none here: burst buffers, federations, a topology.yaml."""
 
 
 async def _aliases(call: Call, text: str | None, rest: Sequence[str]) -> None:
@@ -283,4 +283,4 @@ _ENTITIES: tuple[tuple[str, int, Act], ...] = (
     ("nodes", 1, _nodes), ("partitions", 2, _partitions), ("partitionname", 2, _partitions),
     ("reservations", 1, scontrol_reservation.show), ("reservationname", 1, scontrol_reservation.show),
     ("slurmd", 2, _slurmd),
-    ("steps", 2, _steps), ("topoconf", 5, _nothing), ("topology", 1, _nothing))
+    ("steps", 2, _steps), ("topoconf", 5, _nothing), ("topology", 1, scontrol_topology.show))

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmbridge.controller.world import World
-from slurmbridge.scheduling.columns import ClusterColumns, IntArray, RunningJob
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import IntArray, RunningJob
 from slurmbridge.scheduling.queue import QueueColumns
 from slurmbridge.scheduling.snapshot import Plan, Snapshot, Start
 

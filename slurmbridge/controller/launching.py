@@ -13,6 +13,7 @@ from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.transitions import Phase, phase_of
 from slurmbridge.controller.world import World
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
+from slurmbridge.slurm.topology import address
 from slurmbridge.views.records import JobRecord
 
 log = logging.getLogger(__name__)
@@ -104,6 +105,8 @@ class Launching:
             warn_signal=request.signal_number if before_end else None,
             warn_before_s=self._warn_before_s(job, end_by) if end_by is not None and before_end else 0,
             warn_batch=request.signal_batch, settings=self.settings,
+            topology={share.node: address(world.conf.switches, share.node)[0] for share in job.allocation}
+            if world.conf.switches else {},
             het_jobs=tuple(world.jobs.het_components(job)) if job.het_job_id and not job.het_offset else ())
 
     def _warn_before_s(self, job: JobRecord, end_by_s: float) -> int:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, NodeShare, RunningJob
+from slurmbridge.scheduling.columns import ClusterColumns
 from slurmbridge.scheduling.config import licenses
+from slurmbridge.scheduling.facts import FOREVER_S, NodeShare, RunningJob
 from slurmbridge.slurm import states
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.views.records import JobRecord, NodeAllocation, NodeRecord

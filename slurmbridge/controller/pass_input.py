@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from slurmbridge.controller.world import World
-from slurmbridge.scheduling.columns import BoolArray
+from slurmbridge.scheduling.facts import BoolArray
 from slurmbridge.scheduling.queue import QueueColumns
 from slurmbridge.scheduling.snapshot import Preemption, Snapshot
 

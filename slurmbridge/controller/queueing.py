@@ -17,10 +17,12 @@ from slurmbridge.controller.sharing import MOST
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling import config, size
 from slurmbridge.scheduling import passes as scheduler
-from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, NodeSpec, Partition
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import FOREVER_S, NodeSpec, Partition
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import REASON_INDEX, REASONS, SchedulerSettings
+from slurmbridge.scheduling.switches import switch_tree
 from slurmbridge.slurm import errors, patterns
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import HostlistError, compress
@@ -40,6 +42,7 @@ def make_columns(conf: SlurmConf, nodes: Mapping[str, NodeRecord],
                  partitions: Mapping[str, PartitionRecord]) -> tuple[ClusterColumns, SchedulerSettings]:
     """Columns in the order of the node records, and the scheduler's settings."""
     columns = ClusterColumns([node_spec(record) for record in nodes.values()])
+    columns.switches = switch_tree(conf.switches, columns.index)
     for record in partitions.values():
         columns.set_partition(scheduler_partition(record))
     return columns, config.settings_of(conf)
@@ -212,6 +215,7 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
                 qos=qos, array_job_id=job.array_job_id if job.array_task_id is not None else 0,
                 array_task_id=-1 if job.array_task_id is None else job.array_task_id, time_waived=job.time_waived,
                 reason=reason_code(job.reason), eligible=can_start,
+                switch_wait_until_s=int(job.eligible_s or job.submit_s) + (job.request.switches_wait_s or 0),
                 het_ids=job.het_job_ids if job.het_job_id else ()))
     if not result and refused is not None and can_start:
         job.reason, job.reason_desc = refused[1], refused[2]
@@ -273,7 +277,8 @@ def refresh(world: World, job: JobRecord) -> None:
     world.priorities.track(job)
     if job.array_pending and job.array_max_running:
         if free_tasks(world, job) <= 0:
-            job.reason = "JobArrayTaskLimit" if job.priority and not job.dependency else job.reason
+            if job.priority and not job.dependency:
+                job.reason, job.reason_desc = "JobArrayTaskLimit", ""
             note_wait(job)
         elif job.reason == "JobArrayTaskLimit":
             job.reason = "None"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from slurmbridge.controller.world import World
-from slurmbridge.scheduling.columns import BoolArray, NodeShare
+from slurmbridge.scheduling.facts import BoolArray, NodeShare
 from slurmbridge.scheduling.features import FeatureError
 from slurmbridge.scheduling.reserve import Wanted, choose_nodes
 from slurmbridge.slurm import errors

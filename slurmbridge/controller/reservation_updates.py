@@ -14,8 +14,8 @@ from slurmbridge.controller import access
 from slurmbridge.controller.reservation_nodes import ReservationNodes
 from slurmbridge.controller.reservations import Reservations
 from slurmbridge.controller.world import World
-from slurmbridge.scheduling.columns import NodeShare
 from slurmbridge.scheduling.config import licenses
+from slurmbridge.scheduling.facts import NodeShare
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import HostlistError, expand

@@ -58,7 +58,7 @@ def allocation_variables(order: RunOrder) -> dict[str, str]:
         "SLURM_JOB_GID": str(order.gid),
         "SLURM_JOB_START_TIME": str(int(order.start_s)),
         "SLURM_OOM_KILL_STEP": "1" if order.request.oom_kill_step else "0",
-        "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
+        "SLURM_TOPOLOGY_ADDR_PATTERN": "switch." * order.nodes[0].topology.count(".") + "node",
     }
     if order.end_by_s is not None:
         found["SLURM_JOB_END_TIME"] = str(int(order.end_by_s))
@@ -108,7 +108,8 @@ def job_task_counts(order: RunOrder) -> list[int]:
 
 def node_variables(node: NodeShare, cpus: int) -> dict[str, str]:
     """What differs from node to node."""
-    return {"SLURMD_NODENAME": node.name, "SLURM_CPUS_ON_NODE": str(cpus), "SLURM_TOPOLOGY_ADDR": node.name}
+    return {"SLURMD_NODENAME": node.name, "SLURM_CPUS_ON_NODE": str(cpus),
+            "SLURM_TOPOLOGY_ADDR": node.topology or node.name}
 
 
 def gpu_variables(indices: Sequence[int]) -> dict[str, str]:

@@ -26,6 +26,7 @@ class NodeShare:
     cores_per_socket: int = 0                 # 0: all in one socket
     node_cpus: int = 0                        # of the node as a whole; 0: as many as the run has
     features: tuple[str, ...] = ()
+    topology: str = ""                        # switches above it and its name: "top.leaf1.n1"
 
     @property
     def cpu_ids(self) -> tuple[int, ...]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurmbridge.scheduling import pick, reservations
-from slurmbridge.scheduling.columns import FOREVER_S, NO_USER, BoolArray, RunningJob
 from slurmbridge.scheduling.demand import Demand, ask, node_bounds
 from slurmbridge.scheduling.eligible import partition_reasons
+from slurmbridge.scheduling.facts import FOREVER_S, NO_USER, BoolArray, RunningJob
 from slurmbridge.scheduling.features import Feature
 from slurmbridge.scheduling.future import Future
 from slurmbridge.scheduling.hetjobs import HetJobs
@@ -188,7 +188,7 @@ class _Backfill:
             state.set_limit_reason(job.row, word)
         if bounds[1] < bounds[0]:
             return "", counted
-        question = ask(columns, job.demand, partition, settings, bounds)
+        question = ask(columns, job.demand, partition, settings, bounds, state.max_switches(job.row))
         question.features = job.features
         base, base_bits, fitting = self._ground(job)
         suspended = closed_by_suspended(state.snapshot, self._qos(job), job.partition)
@@ -239,7 +239,7 @@ class _Backfill:
                     return "", counted
                 continue
             window = Window(self.now_s, start_s, later_s, job.now_only, settings.kill_wait_s,
-                            settings.over_time_limit_s, settings.bf_busy_nodes)
+                            settings.over_time_limit_s, settings.bf_busy_nodes, settings.bf_window_linear_s)
             answer = with_features(self.future, question, usable, window, job.features)
             if victims and (answer is None or answer.start_s > self.now_s):
                 outcome = self._preempt(job, ~usable, victims)
@@ -314,7 +314,8 @@ class _Backfill:
         view = reservations.view(columns, state.snapshot.reservations, job.demand, job.partition, self.now_s,
                                  job.limit_s)
         outcome = pick.try_now(state, job.demand, state.partition(job.row), job.uid, features=job.features, view=view,
-                               limit_nodes=state.max_nodes(job.row)[0], exclude=exclude, victims=victims)
+                               limit_nodes=state.max_nodes(job.row)[0], max_switches=state.max_switches(job.row),
+                               exclude=exclude, victims=victims)
         if outcome.code != pick.SUCCESS or outcome.selected is None or not outcome.preempted:
             return None
         queue = state.snapshot.queue
@@ -340,7 +341,8 @@ class _Backfill:
         view = reservations.view(columns, state.snapshot.reservations, job.demand, job.partition, self.now_s,
                                  job.limit_s)
         outcome = pick.try_now(state, job.demand, state.partition(job.row), job.uid, features=job.features,
-                               view=view, limit_nodes=state.max_nodes(job.row)[0], exclude=exclude)
+                               view=view, limit_nodes=state.max_nodes(job.row)[0],
+                               max_switches=state.max_switches(job.row), exclude=exclude)
         if outcome.possible:
             state.node_counts[job.row] = outcome.possible
         if outcome.code != pick.SUCCESS or outcome.selected is None:
@@ -400,21 +402,22 @@ class _Backfill:
             return ""
         self.quotas.reserve(job.partition)
         self.timeline.reserve(answer.selected.nodes, begin_s, end_s)
-        self.planned |= answer.selected.nodes
         self._expect(job, answer, promised=True)
         return "promised"
 
     def _expect(self, job: _Job, answer: Answer, *, promised: bool) -> None:
-        """Keeps the earliest expectation over the job's partitions and tasks."""
+        """Keeps the earliest start over the job's partitions and tasks, and the nodes of the last task."""
         if job.known_start_s and job.known_start_s <= answer.start_s:
             return
         known = self.plan.expected.get(job.job_id)
-        if known is not None and known.start_s <= answer.start_s:
-            return
-        names = self.state.snapshot.cluster.names
-        nodes = tuple(names[i] for i in np.flatnonzero(answer.selected.nodes)) if promised else ()
-        self.start_s[job.job_id] = answer.start_s
-        self.plan.expected[job.job_id] = Expected(job.job_id, job.partition, answer.start_s, nodes)
+        start_s = answer.start_s if known is None else min(known.start_s, answer.start_s)
+        nodes = known.nodes if known is not None else ()
+        if promised:
+            self.planned |= answer.selected.nodes
+            names = self.state.snapshot.cluster.names
+            nodes = tuple(names[i] for i in np.flatnonzero(answer.selected.nodes))
+        self.start_s[job.job_id] = start_s
+        self.plan.expected[job.job_id] = Expected(job.job_id, job.partition, start_s, nodes)
 
     def _licensed(self, job: _Job) -> bool:
         used, total = self.state.licenses_used, self.settings.licenses_total

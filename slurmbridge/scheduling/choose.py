@@ -1,7 +1,7 @@
 """Which of the usable nodes a job gets, and the second chances when a choice fails.
 
-The second half of the selection (topology/flat): the rule is by the job and the configuration; a failed choice is
-repeated without the least useful nodes.
+The second half of the selection (topology/flat here, topology/tree in ``tree``): the rule is by the job and the
+configuration; a failed choice is repeated without the least useful nodes.
 """
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmbridge.scheduling import runs, spread
-from slurmbridge.scheduling.columns import BoolArray, IntArray
+from slurmbridge.scheduling import runs, spread, tree
 from slurmbridge.scheduling.demand import Question
+from slurmbridge.scheduling.facts import BoolArray, IntArray
 from slurmbridge.scheduling.fit import Fit
 from slurmbridge.scheduling.plain_runs import PlainRuns
-from slurmbridge.scheduling.walk import Details, Impossible, Walk
+from slurmbridge.scheduling.switches import SwitchTree
+from slurmbridge.scheduling.walk import Details, Impossible, Unreachable, Walk
 
 
 @dataclass(slots=True)
@@ -30,7 +31,9 @@ class Choice:
 
 def choose(question: Question, fit: Fit, weight: IntArray, busy: BoolArray, *,
            prefer_busy: bool = False) -> Choice | None:
-    """The nodes to use, None when there is no fitting set. ``busy``: candidates on which jobs run."""
+    """The nodes to use, None when there is no fitting set. ``busy``: candidates on which jobs run.
+
+    Raises Unreachable where the question is whether the job could ever run."""
     shape = question.shape
     in_map = fit.cpus > 0
     required = question.required
@@ -55,14 +58,23 @@ def choose(question: Question, fit: Fit, weight: IntArray, busy: BoolArray, *,
         walk.begin()
         return walk
 
-    if not _may_suffice(question, fit, in_map, max(max_nodes, question.max_nodes)):
-        return None
     rule = _rule(question, busy, needed, prefer_busy)
+    switches = _switches(question)
+    if not (switches and question.tests_ever) and not _may_suffice(question, fit, in_map,
+                                                                   max(max_nodes, question.max_nodes)):
+        return None
+    walk: Walk | None
     try:
-        first = start(True, max_nodes)
-        done = rule(first, in_map) if rule is not None else PlainRuns(first, in_map).choose(first)
-        walk = first if done else _retry(start, rule, question, fit, in_map, needed, min_nodes)
-    except Impossible:
+        if rule is None and switches is not None:
+            walk = tree.choose(start, switches, question, fit, in_map, needed, min_nodes, max_nodes)
+        else:
+            rule = rule or _by_runs(question, needed)
+            walk = start(True, max_nodes)
+            if not (rule(walk, in_map) if rule is not None else PlainRuns(walk, in_map).choose(walk)):
+                walk = _retry(start, rule, question, fit, in_map, needed, min_nodes)
+    except Impossible as problem:
+        if question.tests_ever and isinstance(problem, Unreachable):
+            raise
         return None
     if walk is None:
         return None
@@ -118,7 +130,7 @@ def _may_suffice(question: Question, fit: Fit, mask: BoolArray, most: int) -> bo
 
 
 def _rule(question: Question, busy: BoolArray, needed: IntArray, prefer_busy: bool) -> Rule | None:
-    """How nodes are taken, by the job and the configuration. None: from plain runs of consecutive nodes."""
+    """How nodes are taken, by the job and the configuration. None: by switches or runs of consecutive nodes."""
     settings, shape = question.settings, question.shape
     if shape.spread_job:
         return lambda walk, mask: spread.widely(walk, mask, needed)
@@ -128,6 +140,18 @@ def _rule(question: Question, busy: BoolArray, needed: IntArray, prefer_busy: bo
         return lambda walk, mask: spread.least_loaded(walk, mask, needed)
     if settings.pack_serial_at_end and question.min_cpus == 1 and question.req_nodes == 1:
         return lambda walk, mask: spread.one_by_one(walk, mask, needed, spread.last_first(walk))
-    if len(needed) or shape.contiguous:
+    return None
+
+
+def _by_runs(question: Question, needed: IntArray) -> Rule | None:
+    """None: from plain runs."""
+    if len(needed) or question.shape.contiguous:
         return lambda walk, mask: runs.consecutive(walk, mask, needed)
     return None
+
+
+def _switches(question: Question) -> SwitchTree | None:
+    """The tree that the job's nodes are chosen by."""
+    if question.shape.contiguous or (question.settings.topo_optional and not question.shape.switches):
+        return None
+    return question.columns.switches

@@ -6,165 +6,28 @@ Memory in MB, times in epoch seconds. Nodes are sorted by name as in Slurm's nod
 """
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cmp_to_key, lru_cache
+from functools import cmp_to_key
 
 import numpy as np
-from numpy.typing import NDArray
 
-from slurmbridge.scheduling.rows import Placed, Rows, Shared
+from slurmbridge.scheduling.facts import (
+    NO_USER,
+    BoolArray,
+    GresKind,
+    IntArray,
+    NodeSpec,
+    Partition,
+    RunningJob,
+    without_cores,
+)
+from slurmbridge.scheduling.rows import Rows, Shared
+from slurmbridge.scheduling.switches import SwitchTree
+from slurmbridge.scheduling.use import Use, charge, count_cores, release, share_cores
 from slurmbridge.slurm.hostlist import natural_compare
 
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
-
-NO_USER = -1
 _by_name = cmp_to_key(natural_compare)
-FOREVER_S = 1 << 40
-"""End of a run without a time limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSpec:
-    """A node as configured or found. ``gres``: ("gpu", "a100", count) in configuration order, type "" when untyped."""
-
-    name: str
-    sockets: int = 1
-    cores_per_socket: int = 1
-    threads_per_core: int = 1
-    cpus: int = 1
-    real_memory_mb: int = 1
-    mem_spec_limit_mb: int = 0
-    tmp_disk_mb: int = 0
-    weight: int = 1
-    features: tuple[str, ...] = ()
-    gres: tuple[tuple[str, str, int], ...] = ()
-    spec_cores: tuple[int, ...] = ()          # kept for the system
-
-
-@dataclass(frozen=True, slots=True)
-class NodeShare:
-    """What one job gets on one node. ``cores``: core numbers of the node (socket-major); ``gres``: device indices per
-    ("gpu", "a100"), numbered within the node over all kinds of that name, as SLURM_JOB_GPUS counts them."""
-
-    node: str
-    cpus: int
-    mem_mb: int
-    cores: tuple[int, ...]
-    gres: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
-    tasks: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class RunningJob:
-    """A job that holds resources. ``end_s``: start + time limit (FOREVER_S without limit)."""
-
-    job_id: int
-    partition: str
-    shares: tuple[NodeShare, ...]
-    end_s: int
-    start_s: int = 0
-    uid: int = 0
-    whole_node: str | None = None             # None | "exclusive" | "user" | "mcs"
-    oversubscribe: bool = False
-    priority: int = 0
-    qos: str = ""
-    account: str = ""
-    subject: int = -1                         # index into the snapshot's limit subjects
-    reservation: str | None = None
-    licenses: tuple[tuple[str, int], ...] = ()
-    preempt_exempt_until_s: int = 0
-    suspended: bool = False
-    returns: bool = False                     # suspended for others: goes on by itself once nobody has its cores
-    stays: bool = False                       # a victim that would be suspended: it keeps memory and devices
-    requeue: bool = True                      # may be preempted by requeueing (batch jobs with Requeue=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """A partition's scheduling facts (slurm.conf(5)). ``max_nodes`` 0: no limit; times None: no limit."""
-
-    name: str
-    nodes: frozenset[str]
-    tier: int = 1
-    state: str = "UP"                         # UP | DOWN | DRAIN | INACTIVE
-    min_nodes: int = 1
-    max_nodes: int = 0
-    max_time_s: int | None = None
-    default_time_s: int | None = None
-    max_cpus_per_node: int = 0
-    max_cpus_per_socket: int = 0
-    over_subscribe: str = "NO"                # NO | YES | FORCE | EXCLUSIVE
-    max_share: int = 1
-    exclusive_user: bool = False
-    lln: bool = False                         # least-loaded node selection
-    preempt_mode: str = ""
-    def_mem_per_cpu_mb: int | None = None
-    def_mem_per_node_mb: int | None = None
-    max_mem_per_cpu_mb: int | None = None
-    max_mem_per_node_mb: int | None = None
-    def_cpu_per_gpu: int | None = None
-    def_mem_per_gpu_mb: int | None = None
-
-    @property
-    def forced(self) -> bool:
-        """Its jobs share cores whether they want or not, and none has a node alone."""
-        return self.over_subscribe == "FORCE" and self.max_share > 1
-
-    @property
-    def shares_cores(self) -> bool:
-        return self.over_subscribe == "FORCE" or (self.over_subscribe == "YES" and self.max_share > 1)
-
-
-@dataclass(frozen=True, slots=True)
-class GresKind:
-    name: str
-    type: str
-
-
-@dataclass(slots=True)
-class Counts:
-    """How much is free or held, over nodes: enough to decide whether a job fits.
-
-    ``socket_free``: (nodes, most sockets) free cores; ``gres_free``: per kind; ``jobs``: running jobs; ``whole``: given
-    to one job; ``owner``: uid whose --exclusive=user jobs (``owner_jobs`` many) hold the node, or NO_USER; ``alone``: a
-    job of an OverSubscribe=EXCLUSIVE partition runs there; ``limited``: cores taken per socket by jobs of partitions
-    that have MaxCPUsPerNode or MaxCPUsPerSocket."""
-
-    socket_free: IntArray
-    mem_alloc_mb: IntArray
-    gres_free: list[IntArray]
-    jobs: IntArray
-    whole: BoolArray
-    owner: IntArray
-    owner_jobs: IntArray
-    alone: BoolArray
-    limited: dict[str, IntArray]
-
-    def counts(self) -> Counts:
-        """An independent copy of the counts alone."""
-        return Counts(self.socket_free.copy(), self.mem_alloc_mb.copy(), [g.copy() for g in self.gres_free],
-                      self.jobs.copy(), self.whole.copy(), self.owner.copy(), self.owner_jobs.copy(), self.alone.copy(),
-                      {name: used.copy() for name, used in self.limited.items()})
-
-
-@dataclass(slots=True)
-class Use(Counts):
-    """Counts, and which cores and devices. ``core_busy``: (nodes, widest node's cores), padding is busy;
-    ``gres_busy``: per kind (nodes, most devices on a node), padding is busy; ``shared``: None where no partition
-    shares cores."""
-
-    core_busy: BoolArray
-    gres_busy: list[BoolArray]
-    shared: Shared | None = None
-
-    def copy(self) -> Use:
-        c = self.counts()
-        return Use(c.socket_free, c.mem_alloc_mb, c.gres_free, c.jobs, c.whole, c.owner, c.owner_jobs, c.alone,
-                   c.limited, self.core_busy.copy(), [g.copy() for g in self.gres_busy],
-                   None if self.shared is None else self.shared.copy())
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +69,7 @@ class ClusterColumns:
         self._kind_index: dict[tuple[str, str], int] = {}
         self.gres_total: list[IntArray] = []
         self.gres_base: list[IntArray] = []                            # first device index of this kind on each node
+        self.switches: SwitchTree | None = None                        # topology/tree
         self.partitions: dict[str, Partition] = {}
         self.partition_nodes: dict[str, BoolArray] = {}
         self.largest: dict[str, tuple[int, int]] = {}     # partition -> most CPUs and cores of one of its nodes
@@ -280,7 +144,7 @@ class ClusterColumns:
             used = self.use.limited[partition.name] = np.zeros_like(self.use.socket_free)
             for job in self.running.values():
                 if job.partition == partition.name and not job.suspended:
-                    _count_cores(self, used, job, 1)
+                    count_cores(self, used, job, 1)
         if self.use.shared is not None or partition.shares_cores:
             self._lay_rows()
 
@@ -293,7 +157,7 @@ class ClusterColumns:
             {name: Rows(max(1, one.max_share), cells) for name, one in self.partitions.items()}) if sharing else None
         for job in self.running.values():
             if sharing and not job.suspended:
-                _share_cores(self, self.use, job, 1)
+                share_cores(self, self.use, job, 1)
 
     def set_node_state(self, name: str, *, available: bool, up: bool | None = None,
                        completing: bool | None = None) -> None:
@@ -402,105 +266,3 @@ class ClusterColumns:
     def suspended(self) -> list[int]:
         """Jobs that were suspended for others, in the order in which they were."""
         return [job_id for job_id in self._whole if self.running[job_id].returns]
-
-
-def without_cores(job: RunningJob) -> RunningJob:
-    """What a suspended job still holds."""
-    return replace(job, shares=tuple(replace(share, cores=()) for share in job.shares), whole_node=None, suspended=True)
-
-
-def charge(columns: ClusterColumns, use: Use, job: RunningJob) -> None:
-    """Takes the job's shares out of ``use``."""
-    count_job(columns, use, job, 1)
-    _mark(columns, use, job, True)
-    if use.shared is not None:
-        _share_cores(columns, use, job, 1)
-
-
-def release(columns: ClusterColumns, use: Use, job: RunningJob) -> None:
-    """Gives the job's shares back to ``use``."""
-    count_job(columns, use, job, -1)
-    _mark(columns, use, job, False)
-    if use.shared is not None:
-        _share_cores(columns, use, job, -1)
-
-
-def takes_request(partition: Partition, *, oversubscribe: bool) -> bool:
-    """Whether a job of the partition shares cores with others of it."""
-    return partition.over_subscribe == "FORCE" or (
-        partition.over_subscribe == "YES" and partition.max_share > 1 and oversubscribe)
-
-
-def _share_cores(columns: ClusterColumns, use: Use, job: RunningJob, sign: int) -> None:
-    """Puts the job into a row, or takes it out, and sets right what is counted by core: others may hold the same."""
-    shared, partition = use.shared, columns.partitions.get(job.partition)
-    assert shared is not None
-    width = use.core_busy.shape[1]
-    nodes = [columns.index[share.node] for share in job.shares]
-    cells = np.sort(np.array([i * width + core for i, share in zip(nodes, job.shares) for core in share.cores],
-                             dtype=np.int64))
-    shared.users[cells] += sign
-    use.core_busy.reshape(-1)[cells] = shared.users[cells] > 0
-    if partition is not None and partition.over_subscribe != "EXCLUSIVE":
-        shared.apart[nodes] += sign * (not takes_request(partition, oversubscribe=job.oversubscribe))
-        shared.sharing[nodes] += sign * (job.oversubscribe or partition.over_subscribe == "FORCE")
-    rows = shared.rows.get(job.partition)
-    if rows is not None and len(cells):
-        placed = Placed(job.job_id, sum(share.cpus for share in job.shares), cells)
-        rows.add(placed) if sign > 0 else rows.remove(placed)
-    use.socket_free[nodes] = columns.per_socket(~use.core_busy[nodes], nodes)
-    if rows is not None and job.partition in use.limited:
-        use.limited[job.partition][nodes] = columns.per_socket(rows.busy().reshape(use.core_busy.shape)[nodes], nodes)
-
-
-def _mark(columns: ClusterColumns, use: Use, job: RunningJob, taken: bool) -> None:
-    for share in job.shares:
-        i = columns.index[share.node]
-        use.core_busy[i, list(share.cores)] = taken
-        for name, kind_type, devices in share.gres:
-            k = columns.kind(name, kind_type)
-            base = int(columns.gres_base[k][i])
-            use.gres_busy[k][i, [x - base for x in devices]] = taken
-
-
-def count_job(columns: ClusterColumns, counts: Counts, job: RunningJob, sign: int) -> None:
-    """Adds the job to the counts (1) or takes it out (-1)."""
-    taken = sign > 0
-    partition = columns.partitions.get(job.partition)
-    alone = partition is not None and partition.over_subscribe == "EXCLUSIVE"
-    for share in job.shares:
-        i = columns.index[share.node]
-        counts.mem_alloc_mb[i] += sign * share.mem_mb
-        counts.jobs[i] += sign
-        if alone:
-            counts.alone[i] = taken
-        if alone or (job.whole_node == "exclusive" and not (partition is not None and partition.forced)):
-            counts.whole[i] = taken
-        elif job.whole_node == "user" or (partition is not None and partition.exclusive_user):
-            counts.owner_jobs[i] += sign
-            counts.owner[i] = job.uid if counts.owner_jobs[i] else NO_USER
-        for name, kind_type, devices in share.gres:
-            counts.gres_free[columns.kind(name, kind_type)][i] -= sign * len(devices)
-    _count_cores(columns, counts.socket_free, job, -sign)
-    limited = counts.limited.get(job.partition)
-    if limited is not None:
-        _count_cores(columns, limited, job, sign)
-
-
-def cores_per_socket(columns: ClusterColumns, share: NodeShare) -> dict[int, int]:
-    """Socket -> cores of the share."""
-    return _per_socket(share.cores, int(columns.cores_per_socket[columns.index[share.node]]))
-
-
-@lru_cache(maxsize=65536)
-def _per_socket(cores: tuple[int, ...], width: int) -> dict[int, int]:
-    """Kept, because most jobs have the cores of some other job on another node."""
-    return Counter(core // width for core in cores)
-
-
-def _count_cores(columns: ClusterColumns, per_socket: IntArray, job: RunningJob, sign: int) -> None:
-    """Adds the job's cores to (or takes them from) counts per node and socket."""
-    for share in job.shares:
-        i = columns.index[share.node]
-        for socket, count in cores_per_socket(columns, share).items():
-            per_socket[i, socket] += sign * count

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from slurmbridge.scheduling import features as feature_grammar
-from slurmbridge.scheduling.columns import BoolArray, ClusterColumns, Partition, takes_request
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import BoolArray, Partition, takes_request
 from slurmbridge.scheduling.features import Feature
 from slurmbridge.scheduling.shape import GresRequest, Shape
 from slurmbridge.scheduling.snapshot import SchedulerSettings
@@ -139,11 +140,17 @@ class Question:
     min_cpus: int
     job_min_nodes: int                        # the job's own bounds, which feature groups replace for a while
     num_tasks: int
+    max_switches: int = 0                     # --switches, as long as the job waits for them; 0: any number
+    tests_ever: bool = False                  # whether it could run at all is asked, not on how many switches
     features: tuple[Feature, ...] = ()
 
     @property
     def shape(self) -> Shape:
         return self.demand.shape
+
+    @property
+    def bound_by_switches(self) -> bool:
+        return self.max_switches > 0 and not self.tests_ever
 
     @property
     def shares_cores(self) -> bool:
@@ -171,8 +178,8 @@ def node_bounds(shape: Shape, partition: Partition, limit_nodes: int = MANY) -> 
 
 
 def ask(columns: ClusterColumns, demand: Demand, partition: Partition, settings: SchedulerSettings,
-        bounds: tuple[int, int, int]) -> Question:
+        bounds: tuple[int, int, int], max_switches: int = 0) -> Question:
     whole = demand.whole or partition.over_subscribe == "EXCLUSIVE"
     return Question(columns, demand, partition, settings, *bounds, whole=whole, share=not whole or partition.forced,
                     required=demand.required, min_cpus=demand.shape.min_cpus, job_min_nodes=demand.shape.min_nodes,
-                    num_tasks=demand.shape.num_tasks, features=demand.features)
+                    num_tasks=demand.shape.num_tasks, max_switches=max_switches, features=demand.features)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import FOREVER_S, NO_USER, ClusterColumns, Counts, IntArray
+from slurmbridge.scheduling.columns import ClusterColumns
 from slurmbridge.scheduling.demand import Question
+from slurmbridge.scheduling.facts import FOREVER_S, NO_USER, IntArray
 from slurmbridge.scheduling.fit import fit
 from slurmbridge.scheduling.select import shareable
+from slurmbridge.scheduling.use import Counts
 
 NEVER_S = 4 * FOREVER_S
 

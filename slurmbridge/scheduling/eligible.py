@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, IntArray, Partition
+from slurmbridge.scheduling.columns import ClusterColumns
 from slurmbridge.scheduling.demand import lifted
+from slurmbridge.scheduling.facts import FOREVER_S, IntArray, Partition
 from slurmbridge.scheduling.reservations import named
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import REASON_INDEX

@@ -4,9 +4,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from slurmbridge.scheduling import pick, reservations
-from slurmbridge.scheduling.columns import FOREVER_S
 from slurmbridge.scheduling.demand import lifted
 from slurmbridge.scheduling.eligible import CONFIG, DOWN, INACTIVE, NO_FLAGS, NODE_LIMIT, TIME_LIMIT, partition_reason
+from slurmbridge.scheduling.facts import FOREVER_S
 from slurmbridge.scheduling.features import FeatureError, names, parse
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import REASON_INDEX, Snapshot
@@ -37,6 +37,7 @@ class Admission:
 
 
 NEVER = Refusal("ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE", "Requested node configuration is not available")
+NO_SWITCH = Refusal("ESLURM_REQUESTED_TOPO_CONFIG_UNAVAILABLE", "Requested topology configuration is not available")
 BAD_FEATURE = Refusal("ESLURM_INVALID_FEATURE", "Invalid feature specification")
 BAD_NODES = Refusal("ESLURM_INVALID_NODE_NAME", "Invalid node name specified")
 BAD_COUNT = Refusal("ESLURM_INVALID_NODE_COUNT", "Node count specification invalid")
@@ -77,12 +78,14 @@ def admit(snapshot: Snapshot, shape: Shape, partition: str, *, uid: int = 0, tim
     features = demand.prefer if demand.prefer and not snapshot.settings.ignore_prefer_validation else demand.features
     for view in reservations.views(columns, snapshot.reservations, demand, partition, snapshot.now_s, time_limit_s):
         outcome = pick.try_now(state, demand, found, uid, features=features, view=replace(view, overlap=False),
-                               test_only=True)
-        if outcome.code != pick.NEVER:
+                               max_switches=shape.switches if shape.switches_wait_s else 0, test_only=True)
+        if outcome.code not in (pick.NEVER, pick.NO_SWITCH):
             break
     waiting = NONE if first_in_line else PRIORITY
     if outcome.code == pick.NEVER:
         return Refusal(NEVER.error, NEVER.text, outcome.message)
+    if outcome.code == pick.NO_SWITCH:
+        return NO_SWITCH
     if outcome.code == pick.SUCCESS:
         shown = reason if reason in (DOWN, INACTIVE, TIME_LIMIT) else waiting
         return Admission(shown, node_count=outcome.possible, can_start=shown == NONE)

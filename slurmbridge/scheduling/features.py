@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray
+from slurmbridge.scheduling.facts import BoolArray
 
 AND, OR, ALTERNATIVE, COUNTED, END = "&", "|", "[|]", "[&]", ""
 _TOKENS = re.compile(r"[&|()\[\]]|\*\d*|[^&|()\[\]*]+")

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray, Counts, IntArray
 from slurmbridge.scheduling.demand import MANY, GresDemand, Question
+from slurmbridge.scheduling.facts import BoolArray, IntArray
+from slurmbridge.scheduling.use import Counts
 
 
 @dataclass(slots=True)

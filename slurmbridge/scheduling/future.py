@@ -10,24 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import (
-    FOREVER_S,
-    BoolArray,
-    ClusterColumns,
-    Counts,
-    IntArray,
-    RunningJob,
-    Use,
-    cores_per_socket,
-    count_job,
-    release,
-)
+from slurmbridge.scheduling.columns import ClusterColumns
 from slurmbridge.scheduling.demand import Question
 from slurmbridge.scheduling.earliest import Earliest
+from slurmbridge.scheduling.facts import FOREVER_S, BoolArray, IntArray, RunningJob
 from slurmbridge.scheduling.fit import Fit, fit
 from slurmbridge.scheduling.select import shareable
 from slurmbridge.scheduling.state import PassState
 from slurmbridge.scheduling.timeline import bits
+from slurmbridge.scheduling.use import Counts, Use, cores_per_socket, count_job, release
 
 _KEPT = 256
 _KEPT_USES = 32

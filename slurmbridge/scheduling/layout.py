@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from slurmbridge.scheduling.choose import Choice
-from slurmbridge.scheduling.columns import IntArray, NodeShare, Use
 from slurmbridge.scheduling.cores import balanced, pick_block, pick_cyclic
 from slurmbridge.scheduling.demand import MANY, Question
+from slurmbridge.scheduling.facts import IntArray, NodeShare
 from slurmbridge.scheduling.fit import Fit
+from slurmbridge.scheduling.use import Use
 
 
 def task_count(question: Question, nodes: int, total_cpus: int) -> int:

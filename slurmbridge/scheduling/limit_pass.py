@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slurmbridge.scheduling.columns import FOREVER_S, NodeShare, RunningJob
+from slurmbridge.scheduling.facts import FOREVER_S, NodeShare, RunningJob
 from slurmbridge.scheduling.limit_words import position, word
 from slurmbridge.scheduling.limits import Group, LimitBook, Subject, Usage
 from slurmbridge.scheduling.size import allocated_tres

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from slurmbridge.scheduling import pick, reservations
-from slurmbridge.scheduling.columns import FOREVER_S, BoolArray, IntArray
 from slurmbridge.scheduling.eligible import partition_reasons
+from slurmbridge.scheduling.facts import FOREVER_S, BoolArray, IntArray
 from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.pick import Outcome
 from slurmbridge.scheduling.preempt import candidates, closed_by_suspended
@@ -64,6 +64,8 @@ class _Loop:
             at += 1
             if int(jobs[row]) in self.state.ended:
                 continue
+            if self.settings.sched_max_job_start and len(self.plan.starts) >= self.settings.sched_max_job_start:
+                break
             partition = int(partitions[row])
             if partition in self.blocked and not reserved[shapes[row]]:
                 rows = self._skip_partition(rows[at - 1:], partition, np.array(reserved, dtype=np.bool_))
@@ -153,7 +155,8 @@ class _Loop:
                                        limit_s):
             for features in ((demand.prefer, demand.features) if demand.prefer else (demand.features,)):
                 outcome = pick.try_now(state, demand, state.partition(row), uid, features=features, view=seen,
-                                       limit_nodes=limit_nodes, victims=victims, exclude=closed)
+                                       limit_nodes=limit_nodes, max_switches=state.max_switches(row), victims=victims,
+                                       exclude=closed)
                 if outcome.code == pick.SUCCESS:
                     break
             if outcome.code == pick.SUCCESS:
@@ -227,7 +230,8 @@ class _Loop:
             self._limited(row, state.max_nodes(row)[1])
             return
         closes = outcome.code == pick.BUSY
-        if outcome.code == pick.NEVER and shape.reservation is None and len(queue.rows(int(queue.job_id[row]))) == 1:
+        never = outcome.code in (pick.NEVER, pick.NO_SWITCH)
+        if never and shape.reservation is None and len(queue.rows(int(queue.job_id[row]))) == 1:
             state.set_reason(row, BAD)
             state.ended.add(int(queue.job_id[row]))
             self.plan.held[int(queue.job_id[row])] = REASONS[BAD]

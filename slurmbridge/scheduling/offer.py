@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray, IntArray
 from slurmbridge.scheduling.demand import MANY, Question
+from slurmbridge.scheduling.facts import BoolArray, IntArray
 from slurmbridge.scheduling.fit import Fit, GresFit
 
 

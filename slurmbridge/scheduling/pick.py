@@ -11,16 +11,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurmbridge.scheduling import features as feature_grammar
-from slurmbridge.scheduling.columns import NO_USER, BoolArray, Partition, RunningJob
 from slurmbridge.scheduling.demand import MANY, Demand, Question, ask, node_bounds
+from slurmbridge.scheduling.facts import NO_USER, BoolArray, Partition, RunningJob
 from slurmbridge.scheduling.features import Feature
 from slurmbridge.scheduling.preempt import make_room
 from slurmbridge.scheduling.reservations import OPEN, ReservationView, with_busy
 from slurmbridge.scheduling.select import Selected, can_now, could_ever
 from slurmbridge.scheduling.state import PassState
+from slurmbridge.scheduling.use import Use
+from slurmbridge.scheduling.walk import Unreachable
 
-SUCCESS, BUSY, NOT_AVAIL, NEVER, PART_CONFIG, RESERVED, LICENSES, POLICY = (
-    "success", "busy", "not available", "never", "partition", "reserved", "licenses", "policy")
+SUCCESS, BUSY, NOT_AVAIL, NEVER, NO_SWITCH, PART_CONFIG, RESERVED, LICENSES, POLICY = (
+    "success", "busy", "not available", "never", "no switch", "partition", "reserved", "licenses", "policy")
 
 
 @dataclass(slots=True)
@@ -36,7 +38,7 @@ class Outcome:
 
 
 def try_now(state: PassState, demand: Demand, partition: Partition, uid: int, *, features: tuple[Feature, ...],
-            exclude: BoolArray | None = None, limit_nodes: int = MANY, test_only: bool = False,
+            exclude: BoolArray | None = None, limit_nodes: int = MANY, max_switches: int = 0, test_only: bool = False,
             view: ReservationView = OPEN, victims: Sequence[RunningJob] = ()) -> Outcome:
     """Whether the job can start now. ``exclude``: nodes planned for others; ``test_only``: no shares are worked out;
     ``victims``: jobs that it may preempt."""
@@ -62,7 +64,8 @@ def try_now(state: PassState, demand: Demand, partition: Partition, uid: int, *,
     bounds = node_bounds(shape, partition, limit_nodes)
     if bounds[1] < bounds[0]:
         return Outcome(POLICY if limit_nodes < bounds[0] else PART_CONFIG)
-    question = replace(ask(columns, demand, partition, state.snapshot.settings, bounds), features=features)
+    question = ask(columns, demand, partition, state.snapshot.settings, bounds, max_switches)
+    question.features = features
     search = _Search(state, uid, view.closed, test_only, view.overlap, victims, view.licenses)
     groups = feature_grammar.counted_groups(
         features, feature_grammar.lookup_in(columns.features, len(columns))) if features else []
@@ -97,6 +100,14 @@ def configured(state: PassState, demand: Demand, base: BoolArray) -> tuple[BoolA
                 message = text
             left = left & passes
     return left, "" if left.any() else message
+
+
+def _ever(question: Question, nodes: BoolArray, use: Use) -> tuple[Selected | None, str]:
+    """What the job would get of idle nodes, and the verdict where it gets nothing."""
+    try:
+        return could_ever(question, nodes, use), NEVER
+    except Unreachable:
+        return None, NO_SWITCH
 
 
 @dataclass(slots=True)
@@ -138,6 +149,7 @@ class _Search:
         if not self._licensed(question, self.state.licenses_used, dict(self.kept_licenses)):
             return Outcome(LICENSES)
         ever = runnable = busy = False
+        never = NEVER
         possible = 0
         for total in sets:
             if not total.any() or (required is not None and (required & ~total).any()):
@@ -159,15 +171,15 @@ class _Search:
             if (ever and runnable) or int(total.sum()) < question.min_nodes:
                 continue
             if not runnable and int(usable.sum()) >= question.min_nodes:
-                there = could_ever(question, total & available, state.use)
+                there, never = _ever(question, total & available, state.use)
                 if there is not None:
                     ever, runnable, possible = True, there.count <= question.max_nodes, there.count
             if not ever:
-                there = could_ever(question, total, state.use)
+                there, never = _ever(question, total, state.use)
                 if there is not None:
                     ever, possible = True, there.count
         if not ever:
-            return Outcome(RESERVED if self.overlap else NEVER)
+            return Outcome(RESERVED if self.overlap and never == NEVER else never)
         return Outcome(NOT_AVAIL if not runnable and not busy else BUSY, possible=possible)
 
     @staticmethod

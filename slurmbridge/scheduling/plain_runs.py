@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray, IntArray
+from slurmbridge.scheduling.facts import BoolArray, IntArray
 from slurmbridge.scheduling.walk import Walk
 
 

@@ -11,19 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import (
-    NO_USER,
-    BoolArray,
-    ClusterColumns,
-    RunningJob,
-    Use,
-    charge,
-    release,
-    without_cores,
-)
+from slurmbridge.scheduling.columns import ClusterColumns
 from slurmbridge.scheduling.demand import Question
+from slurmbridge.scheduling.facts import NO_USER, BoolArray, RunningJob, without_cores
 from slurmbridge.scheduling.select import Selected, can_now
 from slurmbridge.scheduling.snapshot import Preemption, Snapshot
+from slurmbridge.scheduling.use import Use, charge, release
 
 MOST_NODES = 0xFFFF
 REMOVING = frozenset({"REQUEUE", "CANCEL", "SUSPEND"})

@@ -48,7 +48,8 @@ def will_run(snapshot: Snapshot, row: int) -> WillRun | None:
     if demand.required is not None and (demand.required & ~nodes).any():
         return None
     window = Window(snapshot.now_s, start_s, kill_wait_s=settings.kill_wait_s,
-                    over_time_s=settings.over_time_limit_s, prefer_busy=settings.bf_busy_nodes)
+                    over_time_s=settings.over_time_limit_s, prefer_busy=settings.bf_busy_nodes,
+                    linear_s=settings.bf_window_linear_s)
     question = ask(columns, demand, columns.partitions[name], settings, bounds)
     future = Future(state)
     for features in (demand.prefer, demand.features) if demand.prefer else (demand.features,):

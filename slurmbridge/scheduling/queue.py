@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import FOREVER_S, BoolArray, IntArray
+from slurmbridge.scheduling.facts import FOREVER_S, BoolArray, IntArray
 from slurmbridge.scheduling.shape import Shape
 
 
@@ -35,6 +35,7 @@ class QueueRow:
     qos: str = ""
     array_job_id: int = 0                     # of a task that waits on its own; 0: the job's own id orders it
     array_task_id: int = -1
+    switch_wait_until_s: int = 0              # --switches counts until then
     time_waived: bool = False                 # limits on the time of one job do not hold it back
     het_ids: tuple[int, ...] = ()             # all components of the heterogeneous job that it is one of
     eligible: bool = True                     # not held, begin time reached, dependencies met, association known
@@ -42,7 +43,7 @@ class QueueRow:
 
 _COLUMNS = ("job_id", "partition", "priority", "submit_s", "shape", "time_limit_s", "time_min_s", "uid", "subject",
             "tasks", "tier", "deadline_s", "reason", "qos", "time_waived",
-            "array_job_id", "array_task_id")
+            "array_job_id", "array_task_id", "switch_wait_until_s")
 
 
 class QueueColumns:
@@ -66,6 +67,7 @@ class QueueColumns:
     time_waived: IntArray                     # 0 or 1
     array_job_id: IntArray
     array_task_id: IntArray
+    switch_wait_until_s: IntArray
 
     def __init__(self, capacity: int = 64) -> None:
         self.shapes: list[Shape] = []

@@ -12,6 +12,7 @@ class Quotas:
         self.queue = snapshot.queue
         self._users: Counter[int] = Counter()
         self._partitions: Counter[str] = Counter()
+        self._users_there: Counter[tuple[int, str]] = Counter()
         self._subjects: Counter[int] = Counter()
         self._reserved: Counter[str] = Counter()
 
@@ -20,11 +21,13 @@ class Quotas:
         settings, subject = self.settings, int(self.queue.subject[row])
         for bound, seen in ((settings.bf_max_job_user, self._users[uid]),
                             (settings.bf_max_job_part, self._partitions[partition]),
+                            (settings.bf_max_job_user_part, self._users_there[uid, partition]),
                             (settings.bf_max_job_assoc, self._subjects[subject])):
             if bound and seen >= bound:
                 return False
         self._users[uid] += 1
         self._partitions[partition] += 1
+        self._users_there[uid, partition] += 1
         self._subjects[subject] += 1
         return True
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import FOREVER_S, BoolArray, ClusterColumns, Use
+from slurmbridge.scheduling.columns import ClusterColumns
 from slurmbridge.scheduling.demand import Demand
+from slurmbridge.scheduling.facts import FOREVER_S, BoolArray
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import Reservation
+from slurmbridge.scheduling.use import Use
 
 MOST_MOVES = 10
 """So many reservations that close everything are waited for, one after another."""

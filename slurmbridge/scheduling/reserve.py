@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray, ClusterColumns, NodeShare, Partition, release
+from slurmbridge.scheduling.columns import ClusterColumns
 from slurmbridge.scheduling.demand import Question, ask, resolve
+from slurmbridge.scheduling.facts import BoolArray, NodeShare, Partition
 from slurmbridge.scheduling.reservations import with_busy
 from slurmbridge.scheduling.select import can_now, could_ever
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import SchedulerSettings
+from slurmbridge.scheduling.use import release
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray, IntArray
+from slurmbridge.scheduling.facts import BoolArray, IntArray
 from slurmbridge.scheduling.offer import Offer
 from slurmbridge.scheduling.walk import Walk
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurmbridge.scheduling.choose import Choice, choose
-from slurmbridge.scheduling.columns import BoolArray, Counts, IntArray, NodeShare, Use
 from slurmbridge.scheduling.demand import Question
+from slurmbridge.scheduling.facts import BoolArray, IntArray, NodeShare
 from slurmbridge.scheduling.fit import Fit, fit, free_devices
 from slurmbridge.scheduling.layout import allocate, distribute, memory_by_gres
 from slurmbridge.scheduling.sharing import closed_nodes, search
+from slurmbridge.scheduling.use import Counts, Use
 
 
 @dataclass(slots=True)
@@ -32,9 +33,9 @@ class Selected:
 
 
 def could_ever(question: Question, nodes: BoolArray, use: Counts) -> Selected | None:
-    """As if the nodes were empty."""
+    """As if the nodes were empty. Raises Unreachable where no switch reaches enough of them."""
     at = np.flatnonzero(nodes)
-    return _sized(question, nodes, lambda q: _ever(q, at, use))
+    return _sized(replace(question, tests_ever=True), nodes, lambda q: _ever(q, at, use))
 
 
 def _ever(question: Question, at: IntArray, use: Counts) -> Selected | None:

@@ -65,6 +65,7 @@ class Shape:
     spread_job: bool = False
     use_min_nodes: bool = False
     switches: int = 0
+    switches_wait_s: int = 0                  # how long the job waits for so few
     segment_size: int = 0
     distribution: str | None = None           # canonical text (block, cyclic, plane=N, *:cyclic …)
     plane_size: int = 0

@@ -12,8 +12,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray, Use
 from slurmbridge.scheduling.demand import Question
+from slurmbridge.scheduling.facts import BoolArray
+from slurmbridge.scheduling.use import Use
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slurmbridge.scheduling.columns import ClusterColumns, NodeShare, Partition
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import NodeShare, Partition
 from slurmbridge.scheduling.shape import GresRequest, Shape
 from slurmbridge.slurm.hostlist import expand
 from slurmbridge.slurm.jobspec import JobRequest
@@ -88,6 +89,7 @@ def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str,
         exclude=tuple(dict.fromkeys(expand(request.exclude))) if request.exclude else (), contiguous=request.contiguous,
         whole_node=request.exclusive, oversubscribe=request.oversubscribe, overcommit=request.overcommit,
         spread_job=request.spread_job, use_min_nodes=request.use_min_nodes, switches=request.switches or 0,
+        switches_wait_s=request.switches_wait_s or 0,
         segment_size=request.segment_size or 0, distribution=request.distribution,
         plane_size=request.plane_size or 0, licenses=licenses, reservation=request.reservation,
         reservation_signal_s=(request.signal_before_s or 0) if request.signal_reservation else 0)

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray, ClusterColumns, IntArray, NodeShare
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import BoolArray, IntArray, NodeShare
 from slurmbridge.scheduling.limits import LimitBook
 from slurmbridge.scheduling.queue import QueueColumns
 
@@ -68,6 +69,7 @@ class SchedulerSettings:
     bf_max_job_user: int = 0
     bf_max_job_part: int = 0
     bf_max_job_assoc: int = 0
+    bf_max_job_user_part: int = 0
     bf_max_job_start: int = 0
     bf_max_job_array_resv: int = 20
     bf_min_age_reserve_s: int = 0
@@ -76,6 +78,9 @@ class SchedulerSettings:
     bf_job_part_count_reserve: int = 0
     bf_one_resv_per_job: bool = False
     bf_busy_nodes: bool = False
+    bf_running_job_reserve: bool = False
+    bf_window_linear_s: int = 0               # 0: windows of ended jobs double instead
+    sched_max_job_start: int = 0
     bf_continue: bool = False
     assoc_limit_stop: bool = False
     pack_serial_at_end: bool = False
@@ -87,6 +92,7 @@ class SchedulerSettings:
     lln: bool = False                         # CR_LLN
     pack_nodes: bool = False                  # CR_PACK_NODES
     one_task_per_core: bool = False           # CR_ONE_TASK_PER_CORE
+    topo_optional: bool = False               # TopologyParam=TopoOptional
     preempt_type: str = "preempt/none"
     preempt_mode: str = "OFF"
     preempt_reorder_count: int = 1

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray, IntArray
+from slurmbridge.scheduling.facts import BoolArray, IntArray
 from slurmbridge.scheduling.walk import Impossible, Walk
 
 

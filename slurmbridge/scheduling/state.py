@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray, IntArray, Partition, RunningJob, Use, charge
 from slurmbridge.scheduling.demand import MANY, Demands, lifted
+from slurmbridge.scheduling.facts import BoolArray, IntArray, Partition, RunningJob
 from slurmbridge.scheduling.limit_pass import LimitPass
 from slurmbridge.scheduling.snapshot import REASON_INDEX, Snapshot, Start
+from slurmbridge.scheduling.use import Use, charge
 
 NONE, PRIORITY, RESOURCES, NOT_AVAIL, LIMITED = (REASON_INDEX[w] for w in (
     "None", "Priority", "Resources", "ReqNodeNotAvail", "AccountingPolicy"))
@@ -96,6 +97,12 @@ class PassState:
     def max_nodes(self, row: int) -> tuple[int, str]:
         """Most nodes that limits let the job have, and the limit's word."""
         return self.limits.max_nodes(int(self.snapshot.queue.subject[row])) if self.limits is not None else (MANY, "")
+
+    def max_switches(self, row: int) -> int:
+        """--switches, until the job has waited for them as long as it may (0: any number)."""
+        queue = self.snapshot.queue
+        shape = queue.shapes[queue.shape[row]]
+        return shape.switches if shape.switches and self.snapshot.now_s < queue.switch_wait_until_s[row] else 0
 
     def least_priority(self, row: int) -> int:
         """Jobs of lower priority are not promised nodes (MinPrioThreshold, bf_min_prio_reserve)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import BoolArray
+from slurmbridge.scheduling.facts import BoolArray
 
 
 def bits(mask: BoolArray) -> int:

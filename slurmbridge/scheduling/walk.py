@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurmbridge.scheduling.columns import IntArray
 from slurmbridge.scheduling.demand import Question
+from slurmbridge.scheduling.facts import IntArray
 from slurmbridge.scheduling.fit import Fit
 from slurmbridge.scheduling.offer import Offer, offer
 
@@ -20,6 +20,10 @@ Details = tuple[int, int, int, list[int]]
 
 class Impossible(Exception):
     """No other subset of the nodes can do better (a required node lacks resources, …)."""
+
+
+class Unreachable(Impossible):
+    """No switch reaches enough nodes."""
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurmbridge.scheduling import features as feature_grammar
-from slurmbridge.scheduling.columns import FOREVER_S, BoolArray
 from slurmbridge.scheduling.demand import Demand, Question
+from slurmbridge.scheduling.facts import FOREVER_S, BoolArray
 from slurmbridge.scheduling.features import COUNTED, Feature
 from slurmbridge.scheduling.future import End, Future, by_time, end_of
 from slurmbridge.scheduling.select import Selected, can_share, can_with
@@ -40,6 +40,7 @@ class Window:
     kill_wait_s: int = 30
     over_time_s: int = 0
     prefer_busy: bool = False
+    linear_s: int = 0                         # windows grow by so much instead of doubling
 
 
 def will_run(future: Future, question: Question, nodes: BoolArray, window: Window) -> Answer | None:
@@ -97,7 +98,7 @@ def _after_ends(future: Future, question: Question, nodes: BoolArray, packed: in
             held = candidates[:stop + 1][holds[candidates[:stop + 1]]]
             return Answer(_end_of(future, int(held[-1]) if len(held) else job, window), found)
         while width_s <= YEAR_S:
-            width_s *= 2
+            width_s = width_s + window.linear_s if window.linear_s else width_s * 2
             if following[stop] <= aligned_s + width_s:
                 break
         at = stop + 1
@@ -159,6 +160,8 @@ def _counted(future: Future, question: Question, nodes: BoolArray, window: Windo
         start_s, cpus = max(start_s, answer.start_s), cpus + answer.selected.cpus
     count = int(taken.sum())
     if count < question.req_nodes:
+        if count > question.min_nodes:
+            return None                       # Slurm then wants fewer than no more nodes, and finds none
         rest = replace(question, min_nodes=max(0, question.min_nodes - count), max_nodes=question.max_nodes - count,
                        req_nodes=question.req_nodes - count, required=None)
         answer = will_run(future, rest, nodes & ~taken, window)

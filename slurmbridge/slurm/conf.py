@@ -24,6 +24,7 @@ from slurmbridge.slurm.conf_keys import (
 )
 from slurmbridge.slurm.conf_lines import ConfEntry, ConfError, read_entries
 from slurmbridge.slurm.settings import SlurmConf
+from slurmbridge.slurm.topology import read_topology
 
 __all__ = ["ConfError", "read_conf"]
 
@@ -208,6 +209,7 @@ def read_conf(path: str, *, strict: bool = True) -> SlurmConf:
         reader.refuse(place.error(error) if place else ConfError(path, 0, error))
     _slurm_user(conf)
     _read_gres(conf, reader)
+    _read_topology(conf, reader)
     return conf
 
 
@@ -220,6 +222,18 @@ def _slurm_user(conf: SlurmConf) -> None:
         conf.slurm_uid = int(conf.slurm_user) if conf.slurm_user.isdigit() else 0
         conf.notes.append((conf.path, 0, f"SlurmUser={conf.slurm_user} is no user of this machine: "
                                          "only root is administrator"))
+
+
+def _read_topology(conf: SlurmConf, reader: _Reader) -> None:
+    if conf.values.get("TopologyPlugin", "").lower() != "topology/tree":
+        return
+    path = os.path.join(os.path.dirname(conf.path), "topology.conf")
+    try:
+        if os.path.exists(yaml := path.removesuffix("conf") + "yaml"):
+            raise ConfError(yaml, 0, "is not read here: write the switches into topology.conf")
+        conf.switches = read_topology(path, list(conf.nodes), lambda line, text: conf.notes.append((path, line, text)))
+    except ConfError as error:
+        reader.refuse(error)
 
 
 def _read_gres(conf: SlurmConf, reader: _Reader) -> None:

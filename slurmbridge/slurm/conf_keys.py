@@ -28,7 +28,7 @@ MEANINGS = {
     "fed": "one cluster; no federation",
     "mcs": "jobs carry no security label",
     "feature": "features come from slurm.conf and from the engine's node labels",
-    "topology": "nodes are placed without a switch tree",
+    "topology": "switches come from topology.conf, and all partitions have the same",
     "burst": "there are no burst buffers",
     "reservation": "there are no reservation programs",
     "groups": "group membership is asked of the system at each submission",
@@ -302,8 +302,8 @@ TaskPlugin text
 TaskPluginParam text track
 TaskProlog text prolog
 TmpFS text daemon
-TopologyParam text topology
-TopologyPlugin text topology
+TopologyParam text
+TopologyPlugin text
 TrackWCKey bool
 TreeWidth u16 comm
 UnkillableStepProgram text scripts

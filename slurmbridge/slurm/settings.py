@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from slurmbridge.slurm.topology import Switch
+
 
 @dataclass(slots=True)
 class PrioritySettings:
@@ -115,6 +117,7 @@ class SlurmConf:
     health_check_program: str = ""
     mail_prog: str = ""
     topology_param: str = ""
+    switches: tuple[Switch, ...] = ()         # topology.conf, with TopologyPlugin=topology/tree
     unused: list[tuple[str, str, int]] = field(default_factory=list)     # (key, value, line) not used by slurmbridge
     select_type: str = "select/cons_tres"
     def_cpu_per_gpu: int | None = None

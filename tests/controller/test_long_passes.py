@@ -9,7 +9,8 @@ import pytest
 
 from slurmbridge.controller import aside
 from slurmbridge.controller.late_plans import noted, prune
-from slurmbridge.scheduling.columns import ClusterColumns, NodeShare, NodeSpec, Partition, RunningJob
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import NodeShare, NodeSpec, Partition, RunningJob
 from slurmbridge.scheduling.passes import backfill_pass
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
 from slurmbridge.scheduling.shape import Shape

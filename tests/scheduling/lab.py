@@ -4,7 +4,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from slurmbridge.scheduling.columns import ClusterColumns, NodeSpec, Partition
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import NodeSpec, Partition
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.size import Defaults, defaults_of, shape_of
 from slurmbridge.scheduling.snapshot import SchedulerSettings

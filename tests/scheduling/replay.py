@@ -8,7 +8,8 @@ from pathlib import Path
 
 from scheduling import lab
 
-from slurmbridge.scheduling.columns import ClusterColumns, RunningJob
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import RunningJob
 from slurmbridge.scheduling.passes import Refusal, admit, backfill_pass, main_pass
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
 from slurmbridge.scheduling.size import pending_size

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from scheduling import lab
 
-from slurmbridge.scheduling.columns import NodeShare, RunningJob
 from slurmbridge.scheduling.config import licenses, settings_of
+from slurmbridge.scheduling.facts import NodeShare, RunningJob
 from slurmbridge.scheduling.passes import Admission, Refusal, admit, main_pass, will_run
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
 from slurmbridge.scheduling.shape import Shape

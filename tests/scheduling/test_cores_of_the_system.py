@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from slurmbridge.scheduling.columns import ClusterColumns, NodeSpec, Partition
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import NodeSpec, Partition
 from slurmbridge.scheduling.passes import main_pass
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
 from slurmbridge.scheduling.shape import Shape

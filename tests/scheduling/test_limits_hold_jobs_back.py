@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from slurmbridge.scheduling.columns import FOREVER_S, ClusterColumns, NodeSpec, Partition
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import FOREVER_S, NodeSpec, Partition
 from slurmbridge.scheduling.limit_words import word
 from slurmbridge.scheduling.limits import Group, LimitBook, Limits, Subject, Usage
 from slurmbridge.scheduling.passes import backfill_pass, main_pass

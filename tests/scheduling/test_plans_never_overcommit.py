@@ -8,14 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmbridge.scheduling.columns import (
-    ClusterColumns,
-    NodeShare,
-    NodeSpec,
-    Partition,
-    RunningJob,
-    takes_request,
-)
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import NodeShare, NodeSpec, Partition, RunningJob, takes_request
 from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.passes import Refusal, admit, backfill_pass, main_pass, plan
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from slurmbridge.scheduling.columns import ClusterColumns, NodeShare, NodeSpec, Partition, RunningJob
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import NodeShare, NodeSpec, Partition, RunningJob
 from slurmbridge.scheduling.passes import main_pass, plan
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
 from slurmbridge.scheduling.shape import Shape

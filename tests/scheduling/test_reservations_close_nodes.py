@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurmbridge.scheduling.columns import ClusterColumns, NodeSpec, Partition
+from slurmbridge.scheduling.columns import ClusterColumns
+from slurmbridge.scheduling.facts import NodeSpec, Partition
 from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.passes import backfill_pass, main_pass
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scheduling import lab
 
-from slurmbridge.scheduling.columns import NodeShare
+from slurmbridge.scheduling.facts import NodeShare
 from slurmbridge.scheduling.size import (
     SizeError,
     allocated_tres,
