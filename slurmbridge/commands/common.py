@@ -239,3 +239,8 @@ def check_clusters(name: str, text: str, own: str) -> str:
                              f"--cluster.  Use 'sacctmgr list clusters' to see available clusters.\n"
                              f"{name}: fatal: Could not get cluster information\n", 1))
     return lines
+
+
+def wckey_asked(names: Sequence[str] | None, wckey: str) -> bool:
+    """Whether a condition on wckeys takes this one: a name stands for the default one of that name (``*name``) too."""
+    return not names or wckey in names or wckey.removeprefix("*") in names

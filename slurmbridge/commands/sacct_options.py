@@ -43,6 +43,8 @@ TABLE = OptionTable("aA:bBcC:DeE:f:F:g:hi:I:j:k:K:lLM:nN:o:pPq:r:R:s:S:Ttu:UvVW:
 
 ASKS = frozenset({"e", "h", "U", "V", "helpreason", "helpstate"})
 """Options that print something about sacct itself, at once, and end it."""
+STATE_FLAGS = frozenset({"REQUEUED", "RESIZING", "REVOKED"})
+"""What -v names together with the state that it goes with."""
 
 
 @dataclass(slots=True)
@@ -313,7 +315,7 @@ def _check(options: Options, env: Mapping[str, str], now_s: float) -> None:
     if options.verbose:
         start = date_line(env, options.start_s).rstrip("\n") if options.start_s else "Epoch 0"
         end = date_line(env, options.end_s).rstrip("\n")
-        what = ",".join(options.states) or "Eligible"
+        what = ",".join(f"PENDING,{word}" if word in STATE_FLAGS else word for word in options.states) or "Eligible"
         span = f"in the time window from {start} to {end}" if start != end else f"at the time instant {start}"
         options.warnings.append(f"sacct: Jobs {what} {span}\n")
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from slurmbridge.commands.common import wckey_asked
 from slurmbridge.commands.sacctmgr_accounts import account_conditions, matching_accounts
 from slurmbridge.commands.sacctmgr_fields import columns, matches
 from slurmbridge.commands.sacctmgr_qos import qos_conditions
@@ -250,7 +251,7 @@ async def list_wckey(talk: Talk, argv: Sequence[str]) -> None:
     rows: list[Row] = [
         {"name": name, "wckeys": name, "cluster": talk.cluster, "user": user, "id": str(number_of)}
         for number_of, (name, user) in sorted(talk.data.wckeys.items(), key=lambda item: (item[1], item[0]))
-        if here(talk, where) and (not names or name in names) and (not users or user in users)
+        if here(talk, where) and wckey_asked(names, name) and (not users or user in users)
         and (not ids or str(number_of) in ids)]
     show(talk, formats or ["Name,Cluster,User"], rows, headers={"Name": "WCKey", "WCKeys": "WCKey"})
 

@@ -219,7 +219,7 @@ def reservation_text(call: Call, record: ReservationRecord) -> str:
         f"PartitionName={record.partition or '(null)'} Flags={flags}"]
     lines += [f"  NodeName={name} CoreIDs={_ranges(record.cores[name])}"
               for name in record.nodes if name in record.cores]
-    tres = [f"cpu={record.cpu_count}"] if record.cpu_count else []
+    tres = [f"{name}={count}" for name, count in record.tres.items() if count]
     tres += [f"license/{part.strip().replace(':', '=')}" for part in record.licenses.split(",") if part.strip()]
     active = start <= now <= end
     delay = durations.format_seconds(record.max_start_delay_s) if record.max_start_delay_s else "(null)"

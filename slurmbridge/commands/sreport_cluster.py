@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from slurmbridge.commands import sreport_words as words
+from slurmbridge.commands.common import wckey_asked
 from slurmbridge.commands.sreport_fields import pick, with_widths
 from slurmbridge.commands.sreport_talk import Row, Talk, proper_name, usage_width
 from slurmbridge.commands.sreport_usage import (
@@ -178,7 +179,7 @@ async def _wckey_lines(talk: Talk, found: words.Conditions) -> list[Line]:
         record = talk.data.associations.get(row["assoc_id"])
         if row["wckey"] is None or record is None or not record.user:
             continue
-        if (names and row["wckey"] not in names) or (users and record.user not in users):
+        if not wckey_asked(names, row["wckey"]) or (users and record.user not in users):
             continue
         line = lines.setdefault((row["wckey"], record.user), Line(row["wckey"], record.user))
         line.add({row["tres_id"]: row["seconds"]})

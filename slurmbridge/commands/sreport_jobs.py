@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from slurmbridge.commands import sacct_select
 from slurmbridge.commands import sreport_words as words
+from slurmbridge.commands.common import wckey_asked
 from slurmbridge.commands.sacct_options import Options
 from slurmbridge.commands.sacct_rows import Job
 from slurmbridge.commands.sreport_fields import Picked, pick
@@ -151,7 +152,7 @@ def _names(talk: Talk, tree: Tree, found: words.Conditions, kind: str, jobs: Ite
         used = {str(job.row["wckey"]) for job in jobs} if tracked else {""}
         wckeys = sorted({name for name, _ in talk.data.wckeys.values()} | used)
         asked = found.get("wckeys")
-        wckeys = [name for name in wckeys if not asked or name in asked]
+        wckeys = [name for name in wckeys if wckey_asked(asked, name)]
     if kind == "wckey":
         return dict.fromkeys(wckeys)
     accounts = found.get("accounts")

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from slurmbridge.controller import dependencies, nodes, queueing
+from slurmbridge.controller import dependencies, magnets, nodes, queueing
 from slurmbridge.controller.preemption_rules import exempt_until_s
 from slurmbridge.controller.transitions import BY_EXIT, KEEP, Event, Phase, Refusal, phase_of, rule_for, state_by_exit
 from slurmbridge.controller.world import World
@@ -326,6 +326,7 @@ class JobLife:
         job.tres_alloc, job.billable = {}, 0.0
         job.killed_by_uid, job.failed_node, job.reason_before = None, "", ""
         job.steps, job.next_step = {}, 0
+        magnets.release(job)
         if job.request.partitions and len(job.request.partitions) > 1:
             job.partition = ",".join(job.request.partitions)
         job.qos = max(queueing.qos_names(world, job), key=lambda name: (

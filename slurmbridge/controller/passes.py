@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Sequence
 
-from slurmbridge.controller import aside, pass_input, queueing
+from slurmbridge.controller import aside, magnets, pass_input, queueing
 from slurmbridge.controller.evictions import Evictions
 from slurmbridge.controller.jobs import lowest_task, note_wait
 from slurmbridge.controller.late_plans import noted, prune
@@ -353,6 +353,7 @@ class Passes:
                 queueing.name_files(world, record)
         else:
             record = job
+        magnets.attract(world, record, start.attracted_by)
         try:
             self._life.apply(record, Event.START, Cause(start=start))
         except ValueError:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from slurmbridge.controller import magnets, pass_input
 from slurmbridge.controller import nodes as node_states
-from slurmbridge.controller import pass_input
 from slurmbridge.controller.directory_checks import refused_by_partition
 from slurmbridge.controller.jobs import note_wait, tasks_of
 from slurmbridge.controller.sharing import MOST
@@ -223,7 +223,7 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
         job.reason, job.reason_desc = "None", ""
     if can_start:
         _gains_age(world, job, now)
-    return result
+    return [*result, *magnets.rows(world, job, result)]
 
 
 def qos_names(world: World, job: JobRecord) -> list[str]:
@@ -403,7 +403,8 @@ def will_run(world: World, job: JobRecord) -> WillRun:
     queue = QueueColumns()
     probe = replace(job, priority=job.priority or 0x7FFFFFFF, array_pending=None, dependency="", reason="None")
     for row in rows(world, probe):
-        queue.add(replace(_asked_only(world, row), eligible=True))
+        if not row.shape.magnet:
+            queue.add(replace(_asked_only(world, row), eligible=True))
     snapshot = pass_input.snapshot(world, queue, limits=False)
     answers = (scheduler.will_run(snapshot, row) for row in queue.rows(job.job_id))
     first = next((answer for answer in answers if answer is not None), None)

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from slurmbridge.controller.reservations import devices_of
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling.facts import BoolArray, NodeShare
 from slurmbridge.scheduling.features import FeatureError
 from slurmbridge.scheduling.reserve import Wanted, choose_nodes
+from slurmbridge.scheduling.shape import GresRequest
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import HostlistError, expand
@@ -42,7 +44,7 @@ class ReservationNodes:
         return mask
 
     def choose(self, record: ReservationRecord, flags: set[str], nodes: int, cores: int, partition: str,
-                mask: BoolArray) -> None:
+                mask: BoolArray, gres: tuple[GresRequest, ...] = (), cores_per_node: int = 0) -> None:
         """Nodes that no other reservation has, else of those that let others overlap, else (MAINT, OVERLAP) any.
 
         Raises SlurmError.
@@ -50,23 +52,24 @@ class ReservationNodes:
         columns = self._world.columns
         if cores and nodes > cores:
             raise SlurmError(errors.ESLURM_INVALID_CORE_CNT)
-        free, apart, reserved = mask.copy(), mask.copy(), []
+        free, apart, reserved, devices = mask.copy(), mask.copy(), [], []
         for other in self._others(record):
             if not _meet(record, flags, other, self._world.now()):
                 continue
             if other.cores:
                 reserved += list(other.cores.items())
+                devices += devices_of(other)
                 continue
             at = [columns.index[name] for name in other.nodes if name in columns.index]
             free[at] = False
             if "OVERLAP" not in other.flags:
                 apart[at] = False
         tries = [free, apart, mask] if flags & {"MAINT", "OVERLAP"} else [free, apart]
-        wanted = Wanted(nodes, cores, record.start_s, record.features, "IGNORE_JOBS" in flags)
+        wanted = Wanted(nodes, cores, record.start_s, record.features, "IGNORE_JOBS" in flags, gres, cores_per_node)
         for usable in tries:
             try:
                 shares = choose_nodes(columns, self._world.settings, columns.partitions[partition], usable, wanted,
-                                      tuple(reserved))
+                                      tuple(reserved), tuple(devices))
             except FeatureError:
                 raise SlurmError(errors.ESLURM_INVALID_FEATURE) from None
             if shares is not None:
@@ -78,6 +81,8 @@ class ReservationNodes:
         columns = self._world.columns
         record.nodes = tuple(share.node for share in shares)
         record.cores = {share.node: tuple(share.cores) for share in shares if share.cores}
+        record.gres = {share.node: {f"{name}:{kind}" if kind else name: tuple(devices)
+                                    for name, kind, devices in share.gres} for share in shares if share.gres}
         record.cpu_count = sum(share.cpus for share in shares)
         record.core_count = sum(len(share.cores) or int(columns.cores[columns.index[share.node]]) for share in shares)
 

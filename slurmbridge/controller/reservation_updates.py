@@ -16,6 +16,7 @@ from slurmbridge.controller.reservations import Reservations
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling.config import licenses
 from slurmbridge.scheduling.facts import NodeShare
+from slurmbridge.scheduling.shape import GresRequest
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import HostlistError, expand
@@ -69,6 +70,7 @@ class ReservationUpdates:
             record.start_s -= int(world.now())
         book.records[record.name] = record
         book.account(record)
+        book.magnet_changed(record)
         self._changed()
         return record.name
 
@@ -124,7 +126,8 @@ class ReservationUpdates:
     def _tres(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Counts of nodes and cores, licenses: from TRES= and TRESPerNode= as from the keys of their own."""
         counts: dict[str, Any] = {"nodes": int(given["nodecnt"]) if "nodecnt" in given else None,
-                                  "cores": int(given["corecnt"]) if "corecnt" in given else None}
+                                  "cores": int(given["corecnt"]) if "corecnt" in given else None,
+                                  "gres": (), "cores_per_node": 0}
         text = given.get("tres") or given.get("trespernode")
         if not text:
             return counts
@@ -143,10 +146,13 @@ class ReservationUpdates:
                 counts["cores"] = count
             elif name.startswith("license/"):
                 counts["licenses"] = ",".join(filter(None, (counts.get("licenses", ""), f"{name[8:]}:{count}")))
-            else:
+            elif name not in self._world.conf.accounting_storage_tres:
                 raise SlurmError(errors.ESLURM_INVALID_TRES)
-        if given.get("trespernode") and counts["cores"] is not None and counts["nodes"]:
-            counts["cores"] *= counts["nodes"]
+        counts["gres"] = _gres(wanted, per_node="trespernode" in given)
+        if given.get("trespernode") and counts["cores"] is not None:
+            counts["cores_per_node"] = counts["cores"]
+            if counts["nodes"]:
+                counts["cores"] *= counts["nodes"]
         return counts
 
     def _partition(self, name: str) -> PartitionRecord:
@@ -193,7 +199,7 @@ class ReservationUpdates:
     def _nodes(self, record: ReservationRecord, given: Mapping[str, str], flags: set[str], counts: Mapping[str, Any],
                partition: PartitionRecord) -> None:
         columns = self._world.columns
-        text, cores = given.get("nodes", ""), counts["cores"]
+        text, cores, parts = given.get("nodes", ""), counts["cores"], counts["cores"] is not None or counts["gres"]
         if text:
             flags.add("SPEC_NODES")
             mask = self._choice.named(text, flags, partition)
@@ -201,23 +207,28 @@ class ReservationUpdates:
                 raise SlurmError(errors.ESLURM_RESERVATION_OVERLAP)
             if "IGNORE_JOBS" not in flags and cores is None and self._choice.jobs_on(record, mask):
                 raise SlurmError(errors.ESLURM_NODES_BUSY)
-            if cores is None:
+            if not parts:
                 self._choice.take(record, tuple(NodeShare(columns.names[i], int(columns.cpus[i]), 0, ())
                                          for i in np.flatnonzero(mask)))
                 return
-            if not cores:
+            if cores == 0:
                 raise SlurmError(errors.ESLURM_INVALID_CORE_CNT)
+            named = int(mask.sum())
+            if counts["nodes"] is None or counts["nodes"] < named:
+                cores = cores * named if cores and counts["cores_per_node"] else cores
+                counts = {**counts, "nodes": named}
         elif "ANY_NODES" in flags:
             if not record.licenses and not record.burst_buffer:
                 raise SlurmError(errors.ESLURM_RESERVATION_INVALID)
             return
         else:
             flags.discard("PART_NODES")
-            if not counts["nodes"] and not cores:
+            if not counts["nodes"] and not cores and not counts["gres"]:
                 raise SlurmError(errors.ESLURM_INVALID_NODE_NAME)
             record.partition = partition.name
             mask = columns.partition_nodes[partition.name] & columns.available
-        self._choice.choose(record, flags, counts["nodes"] or 0, cores or 0, partition.name, mask)
+        self._choice.choose(record, flags, counts["nodes"] or 0, cores or 0, partition.name, mask, counts["gres"],
+                            counts["cores_per_node"])
 
     # --- update and delete
     def update(self, caller: Identity, name: str, given: Mapping[str, str]) -> None:
@@ -261,6 +272,7 @@ class ReservationUpdates:
         if "SKIP" in words:
             self._book.advance(record)
         self._book.account(record)
+        self._book.magnet_changed(before, record)
         self._changed()
 
     def _may(self, record: ReservationRecord, job: Any) -> bool:
@@ -353,13 +365,28 @@ class ReservationUpdates:
         if record is None:
             raise SlurmError(errors.ESLURM_RESERVATION_INVALID)
         if not access.is_operator(caller, self._world):
-            own = "USER_DELETE" in record.flags and caller.user_name in record.users
-            if not own:
+            own = "USER_DELETE" in record.flags or (
+                "user_resv_delete" in self._world.conf.values.get("SlurmctldParameters", "").lower())
+            if not own or not self._book.is_a_users(record, caller.user_name):
                 raise SlurmError(errors.ESLURM_ACCESS_DENIED)
         if self._book.in_use(record):
             raise SlurmError(errors.ESLURM_RESERVATION_BUSY)
         self._book.remove(record)
         self._world.admitted.clear()
+
+
+def _gres(wanted: Mapping[str, int], *, per_node: bool) -> tuple[GresRequest, ...]:
+    """The devices of TRES= (for the whole reservation) or TRESPerNode=. Of a name with types, the types count."""
+    names = [name[5:] for name in wanted if name.startswith("gres/")]
+    typed = {name.partition(":")[0] for name in names if ":" in name}
+    found = []
+    for text in names:
+        name, _, gres_type = text.partition(":")
+        if gres_type or name not in typed:
+            count = wanted[f"gres/{text}"]
+            found.append(GresRequest(name, gres_type or None, per_node=count) if per_node else
+                         GresRequest(name, gres_type or None, per_job=count))
+    return tuple(found)
 
 
 def _listed(text: str, before: tuple[str, ...], denied_before: bool, code: int) -> tuple[tuple[str, ...], bool]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import grp
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
 
 from slurmbridge.accounting.operations import DropReservation, SaveMeta, SaveReservation
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling.config import licenses
-from slurmbridge.scheduling.snapshot import Reservation
+from slurmbridge.scheduling.snapshot import Devices, Reservation
 from slurmbridge.slurm import errors, states
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import compress
@@ -49,6 +49,8 @@ class Reservations:
             given = {key: tuple(value) if isinstance(value, list) else value
                      for key, value in row.items() if key in names}
             given["cores"] = {node: tuple(cores) for node, cores in row.get("cores", {}).items()}
+            given["gres"] = {node: {kind: tuple(devices) for kind, devices in kinds.items()}
+                             for node, kinds in row.get("gres", {}).items()}
             self.records[given["name"]] = ReservationRecord(**given)
 
     def save(self) -> None:
@@ -62,7 +64,7 @@ class Reservations:
         allowed, denied = self.associations(record)
         self._world.journal.add(SaveReservation(
             record.id, record.start_s, record.end_s, record.name, record.flags, compress(record.nodes),
-            {"cpu": record.cpu_count}, [*sorted(allowed), *(-one for one in sorted(denied))], record.comment))
+            record.tres, [*sorted(allowed), *(-one for one in sorted(denied))], record.comment))
 
     def forget(self, record: ReservationRecord) -> None:
         """Ends now what has begun; what has not never was."""
@@ -109,6 +111,18 @@ class Reservations:
         if chain & denied or (allowed and not chain & allowed):
             raise SlurmError(errors.ESLURM_RESERVATION_ACCESS)
 
+    def is_a_users(self, record: ReservationRecord, user: str) -> bool:
+        """Whether any association of the user may use it (USER_DELETE)."""
+        accounting = self._world.accounting
+        if "associations" not in self._world.conf.accounting_enforce:
+            return user in record.users or any(user in _members(group) for group in record.groups)
+        allowed, denied = self.associations(record)
+        chains = [{above.id for above in self._world.limits.chain(one.id)} for one in accounting.associations.values()
+                  if one.user == user and not one.deleted]
+        if any(chain & denied for chain in chains):
+            return False
+        return not allowed or any(chain & allowed for chain in chains)
+
     def _check_names(self, record: ReservationRecord, job: JobRecord) -> None:
         users = {*record.users, *(name for group in record.groups for name in _members(group))}
         if users and (job.user_name in users) == record.users_not:
@@ -127,14 +141,16 @@ class Reservations:
 
     def may_start(self, job: JobRecord) -> bool:
         """Whether any reservation that it names lets the job start: those with QOS or AllowedPartitions choose."""
-        return any(self._admits(self.records[name], job) for name in (job.request.reservation or "").split(",")
-                   if name in self.records)
+        return any(self.admits(self.records[name], job.qos, job.partition.split(","))
+                   for name in (job.request.reservation or "").split(",") if name in self.records)
 
-    def _admits(self, record: ReservationRecord, job: JobRecord) -> bool:
-        if record.qos and (job.qos in record.qos) == record.qos_not:
+    @staticmethod
+    def admits(record: ReservationRecord, qos: str, partitions: Sequence[str]) -> bool:
+        """Whether jobs of this QOS that may run in any of the partitions may use it."""
+        if record.qos and (qos in record.qos) == record.qos_not:
             return False
         return not record.allowed_partitions or any(
-            (name in record.allowed_partitions) != record.allowed_partitions_not for name in job.partition.split(","))
+            (name in record.allowed_partitions) != record.allowed_partitions_not for name in partitions)
 
     def in_use(self, record: ReservationRecord) -> bool:
         """A job that waits for it or runs in it (of several reservations the first counts)."""
@@ -234,10 +250,17 @@ class Reservations:
                 self._refresh(job)
             world.journal.job(job)
         self.records.pop(record.name, None)
+        self.magnet_changed(record)
         self.forget(record)
         self.save()
         self._mark_nodes(world.now())
         world.wake_later()
+
+    def magnet_changed(self, *records: ReservationRecord) -> None:
+        """Jobs that wait are attracted by others now."""
+        if any("MAGNETIC" in record.flags for record in records):
+            for job in list(self._world.jobs.pending.values()):
+                self._refresh(job)
 
     def _mark_nodes(self, now: float) -> None:
         """RESERVED and MAINT, as sinfo shows them."""
@@ -259,6 +282,17 @@ class Reservations:
         self._flagged = wanted
 
 
+def devices_of(record: ReservationRecord) -> tuple[Devices, ...]:
+    """As the scheduler takes them."""
+    return tuple((node, *_kind(kind), devices) for node, kinds in record.gres.items()
+                 for kind, devices in kinds.items())
+
+
+def _kind(text: str) -> tuple[str, str]:
+    name, _, gres_type = text.partition(":")
+    return name, gres_type
+
+
 def _members(group: str) -> list[str]:
     try:
         return list(grp.getgrnam(group).gr_mem)
@@ -276,7 +310,8 @@ def _shown(record: ReservationRecord, now: int) -> Reservation:
         record.name, frozenset(record.nodes), start_s, end_s, "MAINT" in flags, "OVERLAP" in flags,
         "IGNORE_JOBS" in flags, "FLEX" in flags, record.id, "ALL_NODES" in flags,
         record.partition if "PART_NODES" in flags else "", "ANY_NODES" in flags, record.max_start_delay_s,
-        tuple(sorted(record.cores.items())), tuple(licenses(record.licenses).items()))
+        tuple(sorted(record.cores.items())), tuple(licenses(record.licenses).items()),
+        devices_of(record))
 
 
 def _step(flags: set[str], weekday: int) -> tuple[int, int]:

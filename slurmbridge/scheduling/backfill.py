@@ -16,7 +16,7 @@ from slurmbridge.scheduling.facts import FOREVER_S, NO_USER, BoolArray, RunningJ
 from slurmbridge.scheduling.features import Feature
 from slurmbridge.scheduling.future import Future
 from slurmbridge.scheduling.hetjobs import HetJobs
-from slurmbridge.scheduling.mainpass import finish
+from slurmbridge.scheduling.mainpass import attracted_by, finish
 from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.preempt import candidates, closed_by_suspended
 from slurmbridge.scheduling.quota import Quotas
@@ -94,11 +94,12 @@ class _Backfill:
         """False: the pass is over (bf_max_job_start)."""
         state, queue, settings = self.state, self.state.snapshot.queue, self.settings
         job_id = int(queue.job_id[row])
+        magnet = queue.is_magnet(row) and not settings.bf_allow_magnetic_slot
         if not self._limits_allow(row):
             return True
         if job_id in self.het and state.reasons[row] == NONE:
             state.set_reason(row, RESOURCES)
-        now_only = queue.priority[row] < state.least_priority(row) or (
+        now_only = magnet or queue.priority[row] < state.least_priority(row) or (
             self.now_s - int(queue.submit_s[row]) < settings.bf_min_age_reserve_s) or (
             settings.bf_one_resv_per_job and job_id in self.start_s)
         limits = self._limits_s(row)
@@ -153,9 +154,10 @@ class _Backfill:
         promised = 0
         counted = False
         for _ in range(tasks - state.begun[job.job_id]):
-            if not self.quotas.allows(job.row, job.uid, job.partition):
+            magnet = self.state.snapshot.queue.is_magnet(job.row) and not self.settings.bf_allow_magnetic_slot
+            if not magnet and not self.quotas.allows(job.row, job.uid, job.partition):
                 return True
-            outcome, counted = self._one(job, counted)
+            outcome, counted = self._one(job, counted or magnet)
             if outcome == "started":
                 if self.settings.bf_max_job_start and len(self.plan.starts) >= self.settings.bf_max_job_start:
                     return False
@@ -326,7 +328,8 @@ class _Backfill:
                 state.set_limit_reason(job.row, word)
                 return ""
         self.plan.starts.append(Start(job.job_id, job.partition, outcome.selected.shares, self.plan.decided_by,
-                                      job.full_limit_s, outcome.preempted, self._qos(job)))
+                                      job.full_limit_s, outcome.preempted, self._qos(job),
+                                      attracted_by(queue, job.row)))
         state.preempted.update(outcome.preempted)
         state.ended.add(job.job_id)
         state.set_reason(job.row, RESOURCES)
@@ -356,7 +359,7 @@ class _Backfill:
                 return pick.POLICY
         limit_s = self._longest_s(job, outcome.selected.nodes)
         start = Start(job.job_id, job.partition, outcome.selected.shares, plan.decided_by, limit_s,
-                      qos=self._qos(job))
+                      qos=self._qos(job), attracted_by=attracted_by(queue, job.row))
         plan.starts.append(start)
         self.future.add(state.start(job.row, start))
         return pick.SUCCESS

@@ -34,6 +34,7 @@ def settings_of(conf: SlurmConf) -> SchedulerSettings:
         bf_min_prio_reserve=number("bf_min_prio_reserve", 0),
         bf_node_space_size=number("bf_node_space_size", 0, 2),
         bf_job_part_count_reserve=number("bf_job_part_count_reserve", 0),
+        bf_allow_magnetic_slot="bf_allow_magnetic_slot" in given,
         bf_one_resv_per_job="bf_one_resv_per_job" in given,
         bf_busy_nodes="bf_busy_nodes" in given,
         bf_running_job_reserve="bf_running_job_reserve" in given,

@@ -49,12 +49,23 @@ def partition_reasons(state: PassState, *, min_time: bool) -> IntArray:
     free = np.array(["PartitionTimeLimit" in of_qos for of_qos in flags], dtype=np.bool_)
     over &= ~free[queue.qos[rows]] & (queue.time_waived[rows] == 0)
     verdicts = np.where((verdicts == NONE) & over, TIME_LIMIT, verdicts)
+    magnets = np.array([shape.magnet for shape in queue.shapes], dtype=np.bool_)[queue.shape[rows]]
+    if magnets.any():
+        kept = ~magnets | ((verdicts == NONE) & (time_s <= _lasts_s(state)[queue.shape[rows]]))
+        rows, verdicts = rows[kept], verdicts[kept]
     shown = state.reasons[rows]
     changes = (verdicts != shown) & ((verdicts != NONE) | np.isin(shown, PARTITION_REASONS))
     state.reasons[rows[changes]] = verdicts[changes]
     state.touched[rows[changes]] = True
     testable: IntArray = rows[verdicts == NONE]
     return testable
+
+
+def _lasts_s(state: PassState) -> IntArray:
+    """How long from now the reservations last that shapes name: longer jobs are not attracted."""
+    ends = {one.name: one.end_s for one in state.snapshot.reservations}
+    return np.array([ends.get(shape.reservation or "", 0) - state.snapshot.now_s
+                     for shape in state.snapshot.queue.shapes], dtype=np.int64)
 
 
 def _may_begin(state: PassState, shape: Shape) -> bool:

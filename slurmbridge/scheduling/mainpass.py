@@ -13,6 +13,7 @@ from slurmbridge.scheduling.facts import FOREVER_S, BoolArray, IntArray
 from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.pick import Outcome
 from slurmbridge.scheduling.preempt import candidates, closed_by_suspended
+from slurmbridge.scheduling.queue import QueueColumns
 from slurmbridge.scheduling.reservations import ReservationView
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import MAIN, REASONS, Plan, Snapshot, Start
@@ -34,13 +35,20 @@ def run(state: PassState, plan: Plan) -> None:
     _Loop(state, plan).run(rows)
 
 
+def attracted_by(queue: QueueColumns, row: int) -> str:
+    """The reservation whose magnet this row is; "" for none."""
+    shape = queue.shapes[queue.shape[row]]
+    return shape.reservation or "" if shape.magnet else ""
+
+
 def finish(state: PassState, plan: Plan) -> None:
     """Writes what the pass found into the plan."""
     rows = np.flatnonzero(state.touched)
     plan.reason_rows, plan.reason_codes = rows, state.reasons[rows]
     plan.descriptions, plan.limit_reasons = state.descriptions, state.limit_reasons
     queue = state.snapshot.queue
-    plan.node_counts.update({int(queue.job_id[row]): count for row, count in state.node_counts.items()})
+    plan.node_counts.update({int(queue.job_id[row]): count for row, count in state.node_counts.items()
+                             if not queue.is_magnet(row)})
 
 
 class _Loop:
@@ -180,7 +188,7 @@ class _Loop:
                 self._limited(row, word)
                 return False
         start = Start(job_id, name, outcome.selected.shares, self.plan.decided_by, limit_s, outcome.preempted,
-                      self.queue.qoses[self.queue.qos[row]])
+                      self.queue.qoses[self.queue.qos[row]], attracted_by(self.queue, row))
         self.plan.starts.append(start)
         if outcome.preempted:
             state.preempted.update(outcome.preempted)
@@ -231,7 +239,8 @@ class _Loop:
             return
         closes = outcome.code == pick.BUSY
         never = outcome.code in (pick.NEVER, pick.NO_SWITCH)
-        if never and shape.reservation is None and len(queue.rows(int(queue.job_id[row]))) == 1:
+        if never and shape.reservation is None and sum(
+                not queue.is_magnet(one) for one in queue.rows(int(queue.job_id[row]))) == 1:
             state.set_reason(row, BAD)
             state.ended.add(int(queue.job_id[row]))
             self.plan.held[int(queue.job_id[row])] = REASONS[BAD]

@@ -49,8 +49,8 @@ def try_now(state: PassState, demand: Demand, partition: Partition, uid: int, *,
         return Outcome(RESERVED)
     if view.only is not None:
         base &= view.only
-    if view.busy:
-        state = replace(state, use=with_busy(columns, state.use, view.busy))
+    if view.busy or view.devices:
+        state = replace(state, use=with_busy(columns, state.use, view.busy, view.devices))
     if exclude is not None:
         base &= ~exclude
     base, message = configured(state, demand, base)

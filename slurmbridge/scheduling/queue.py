@@ -97,6 +97,10 @@ class QueueColumns:
         """The job's rows, in its partition order; empty when it is not pending."""
         return self._rows.get(job_id, [])
 
+    def is_magnet(self, row: int) -> bool:
+        """A reservation that attracts the job: whether it can run there is tried, and says nothing of why it waits."""
+        return bool(self.shapes[int(self.shape[row])].magnet)
+
     def add(self, row: QueueRow) -> int:
         """Returns the row's number."""
         if self._free:

@@ -15,7 +15,7 @@ from slurmbridge.scheduling.columns import ClusterColumns
 from slurmbridge.scheduling.demand import Demand
 from slurmbridge.scheduling.facts import FOREVER_S, BoolArray
 from slurmbridge.scheduling.shape import Shape
-from slurmbridge.scheduling.snapshot import Reservation
+from slurmbridge.scheduling.snapshot import Devices, Reservation
 from slurmbridge.scheduling.use import Use
 
 MOST_MOVES = 10
@@ -26,9 +26,9 @@ MOST_MOVES = 10
 class ReservationView:
     """For one job at one time: ``only``: nodes it must stay in (its own reservation); ``closed``: nodes of others'
     reservations; ``usable`` False: its reservation is not active or gone; ``overlap``: someone's reservation touches
-    the job's time; ``maint``: what is closed is closed whatever the job asks for; ``busy``: cores of some nodes that
-    are not for the job; ``open_s``: until then every node is closed (0: not every node); ``own``: its reservation;
-    ``licenses``: so many of each are not for the job."""
+    the job's time; ``maint``: what is closed is closed whatever the job asks for; ``busy``, ``devices``: cores and
+    devices of some nodes that are not for the job; ``open_s``: until then every node is closed (0: not every node);
+    ``own``: its reservation; ``licenses``: so many of each are not for the job."""
 
     only: BoolArray | None = None
     closed: BoolArray | None = None
@@ -36,6 +36,7 @@ class ReservationView:
     overlap: bool = False
     maint: bool = False
     busy: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    devices: tuple[Devices, ...] = ()
     open_s: int = 0
     own: Reservation | None = None
     licenses: tuple[tuple[str, int], ...] = ()            # kept for other reservations
@@ -114,6 +115,7 @@ def _inside(columns: ClusterColumns, reservations: tuple[Reservation, ...], mine
         only = None if mine.any_nodes else nodes_of(columns, mine)
     closed: BoolArray | None = None
     busy: list[tuple[str, tuple[int, ...]]] = []
+    devices: list[Devices] = []
     for other in reservations:
         if other is mine or other.end_s <= start_s or other.start_s >= end_s or not other.nodes:
             continue
@@ -122,6 +124,7 @@ def _inside(columns: ClusterColumns, reservations: tuple[Reservation, ...], mine
         if other.cores:
             if mine.flex:
                 busy += other.cores
+                devices += other.devices
             continue
         nodes = nodes_of(columns, other)
         if only is not None and not (only & nodes).any():
@@ -131,7 +134,8 @@ def _inside(columns: ClusterColumns, reservations: tuple[Reservation, ...], mine
         kept = dict(mine.cores)
         busy = [(name, tuple(core for core in range(int(columns.cores[columns.index[name]]))
                              if core not in kept.get(name, ()))) for name in sorted(mine.nodes)]
-    return ReservationView(only, closed, True, closed is not None, False, tuple(busy), own=mine,
+        devices += _other_devices(columns, mine)
+    return ReservationView(only, closed, True, closed is not None, False, tuple(busy), tuple(devices), own=mine,
                            licenses=_kept_licenses(columns, reservations, mine, start_s, end_s))
 
 
@@ -141,6 +145,7 @@ def _outside(columns: ClusterColumns, reservations: tuple[Reservation, ...], dem
     members = columns.partition_nodes[partition]
     closed: BoolArray | None = None
     busy: list[tuple[str, tuple[int, ...]]] = []
+    devices: list[Devices] = []
     overlap = False
     everything = np.ones(len(columns), dtype=np.bool_)
     for one in reservations:
@@ -158,9 +163,26 @@ def _outside(columns: ClusterColumns, reservations: tuple[Reservation, ...], dem
             closed = nodes if closed is None else closed | nodes
         else:
             busy += one.cores
+            devices += one.devices
         overlap = overlap or bool((members & nodes).any())
-    return ReservationView(None, closed, True, overlap, False, tuple(busy),
+    return ReservationView(None, closed, True, overlap, False, tuple(busy), tuple(devices),
                            licenses=_kept_licenses(columns, reservations, None, start_s, end_s))
+
+
+def _other_devices(columns: ClusterColumns, mine: Reservation) -> list[Devices]:
+    """On the reservation's nodes, devices of the names that it reserves which are not its own."""
+    found: list[Devices] = []
+    for reserved in {name for _, name, _, _ in mine.devices}:
+        own = {(node, device) for node, name, _, devices in mine.devices if name == reserved for device in devices}
+        for number, kind in enumerate(columns.gres_kinds):
+            if kind.name != reserved:
+                continue
+            for node in sorted(mine.nodes):
+                i = columns.index[node]
+                base = int(columns.gres_base[number][i])
+                others = range(base, base + int(columns.gres_total[number][i]))
+                found.append((node, reserved, kind.type, tuple(x for x in others if (node, x) not in own)))
+    return found
 
 
 def _kept_licenses(columns: ClusterColumns, reservations: tuple[Reservation, ...], mine: Reservation | None,
@@ -178,8 +200,9 @@ def _kept_licenses(columns: ClusterColumns, reservations: tuple[Reservation, ...
     return tuple(sorted(kept.items()))
 
 
-def with_busy(columns: ClusterColumns, use: Use, busy: Sequence[tuple[str, tuple[int, ...]]]) -> Use:
-    """A copy of ``use`` in which these cores are taken as well."""
+def with_busy(columns: ClusterColumns, use: Use, busy: Sequence[tuple[str, tuple[int, ...]]],
+              devices: Sequence[Devices] = ()) -> Use:
+    """A copy of ``use`` in which these cores and devices are taken as well."""
     use = use.copy()
     for name, cores in busy:
         i = columns.index.get(name)
@@ -187,6 +210,16 @@ def with_busy(columns: ClusterColumns, use: Use, busy: Sequence[tuple[str, tuple
             if not use.core_busy[i, core]:
                 use.core_busy[i, core] = True
                 use.socket_free[i, core // columns.cores_per_socket[i]] -= 1
+    for name, gres, gres_type, numbers in devices:
+        i = columns.index.get(name)
+        if i is None:
+            continue
+        k = columns.kind(gres, gres_type)
+        for number in numbers:
+            at = number - int(columns.gres_base[k][i])
+            if not use.gres_busy[k][i, at]:
+                use.gres_busy[k][i, at] = True
+                use.gres_free[k][i] -= 1
     return use
 
 

@@ -71,4 +71,5 @@ class Shape:
     plane_size: int = 0
     licenses: tuple[tuple[str, int], ...] = ()
     reservation: str | None = None            # names, comma separated
+    magnet: bool = False                      # the reservation attracts the job, which did not ask for it
     reservation_signal_s: int = 0             # --signal=R…@time: may run on reserved nodes and leaves so long before

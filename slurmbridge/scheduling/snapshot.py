@@ -33,6 +33,10 @@ REASONS = (
 REASON_INDEX = {word: i for i, word in enumerate(REASONS)}
 
 
+Devices = tuple[str, str, str, tuple[int, ...]]
+"""(node, "gpu", "a100", devices as ``NodeShare.gres`` numbers them)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """An advanced reservation (scontrol(1)): ``nodes`` are closed to other jobs from ``start_s`` to ``end_s``.
@@ -54,6 +58,7 @@ class Reservation:
     max_start_delay_s: int = 0
     cores: tuple[tuple[str, tuple[int, ...]], ...] = ()      # (node, cores): parts of nodes; (): whole nodes
     licenses: tuple[tuple[str, int], ...] = ()
+    devices: tuple[Devices, ...] = ()         # of parts of nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ class SchedulerSettings:
     bf_max_job_array_resv: int = 20
     bf_min_age_reserve_s: int = 0
     bf_min_prio_reserve: int = 0
+    bf_allow_magnetic_slot: bool = False      # jobs are also promised nodes of reservations that attract them
     bf_node_space_size: int = 0               # 0: bf_max_job_test * 2 + 1
     bf_job_part_count_reserve: int = 0
     bf_one_resv_per_job: bool = False
@@ -149,6 +155,7 @@ class Start:
     time_limit_s: int
     preempted: tuple[int, ...] = ()
     qos: str = ""
+    attracted_by: str = ""                    # the MAGNETIC reservation that it runs in without having asked
 
 
 @dataclass(frozen=True, slots=True)

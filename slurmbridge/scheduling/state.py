@@ -40,6 +40,8 @@ class PassState:
     def set_reason(self, row: int, code: int, description: str = "") -> None:
         """The reason of a job, whatever row (partition) gave it."""
         queue = self.snapshot.queue
+        if queue.is_magnet(row):
+            return
         for at in queue.rows(int(queue.job_id[row])):
             self.reasons[at] = code
             self.touched[at] = True
@@ -52,7 +54,7 @@ class PassState:
     def set_limit_reason(self, row: int, word: str) -> None:
         queue = self.snapshot.queue
         self.set_reason(row, LIMITED)
-        for at in queue.rows(int(queue.job_id[row])):
+        for at in queue.rows(int(queue.job_id[row])) if not queue.is_magnet(row) else ():
             self.limit_reasons[at] = word
 
     def start(self, row: int, start: Start) -> RunningJob:

@@ -5,7 +5,8 @@ HONOURED = frozenset({
     "assoc_limit_stop", "batch_sched_delay", "bf_busy_nodes", "bf_continue", "bf_interval", "bf_job_part_count_reserve",
     "bf_max_job_array_resv", "bf_max_job_assoc", "bf_max_job_part", "bf_max_job_start", "bf_max_job_test",
     "bf_max_job_user", "bf_max_job_user_part", "bf_min_age_reserve", "bf_min_prio_reserve", "bf_node_space_size",
-    "bf_one_resv_per_job", "bf_resolution", "bf_running_job_reserve", "bf_window", "bf_window_linear",
+    "bf_allow_magnetic_slot", "bf_one_resv_per_job", "bf_resolution", "bf_running_job_reserve", "bf_window",
+    "bf_window_linear",
     "ignore_prefer_validation", "max_array_tasks", "max_script_size", "max_submit_line_size", "max_switch_wait",
     "pack_serial_at_end", "partition_job_depth", "preempt_reorder_count", "preempt_strict_order",
     "preempt_youngest_first", "requeue_delay", "salloc_wait_nodes", "sched_interval", "sched_max_job_start"})
@@ -17,7 +18,6 @@ _NO_STEPS_LIMIT = "the step daemon decides about steps as often as it can"
 _MEANINGS = {
     "allow_zero_lic": "a job that asks for more licenses than there are is refused",
     "bb_array_stage_cnt": "there are no burst buffers",
-    "bf_allow_magnetic_slot": "reservations attract no jobs by themselves (flag MAGNETIC)",
     "bf_hetjob_immediate": _HET, "bf_hetjob_prio": _HET,
     "bf_licenses": "backfill looks at the licenses that are free now, not at those that will be",
     "bf_max_time": _WHOLE, "bf_yield_interval": _WHOLE, "bf_yield_rpc_cnt": _WHOLE, "bf_yield_sleep": _WHOLE,

@@ -153,6 +153,7 @@ class JobRecord:
     next_step: int = 0
     reservation_id: int = 0                   # the one it is or was in, of several the first
     reservation_name: str = ""                # where it started after the reservation did (sacct's Reservation)
+    magnetic: bool = False                    # a MAGNETIC reservation drew it in, for this run
     credential: str = ""                      # opens the step daemons of the current run; never shown
 
     @property
@@ -287,6 +288,7 @@ class ReservationRecord:
     duration_s: int | None = None             # None: up to end_s
     nodes: tuple[str, ...] = ()
     cores: dict[str, tuple[int, ...]] = field(default_factory=dict)   # core numbers by node; {}: whole nodes
+    gres: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)   # devices by "gpu:a100" by node
     core_count: int = 0
     cpu_count: int = 0
     flags: tuple[str, ...] = ()
@@ -307,6 +309,16 @@ class ReservationRecord:
     max_start_delay_s: int = 0
     purge_comp_s: int = 300                   # counts with the flag PURGE_COMP
     idle_since_s: float | None = None         # no job in it since then
+
+    @property
+    def tres(self) -> Tres:
+        """Devices (each kind, and all types of a name together) and CPUs."""
+        counts: Tres = {}
+        for kinds in self.gres.values():
+            for kind, devices in kinds.items():
+                for name in {f"gres/{kind.partition(':')[0]}", f"gres/{kind}"}:
+                    counts[name] = counts.get(name, 0) + len(devices)
+        return {**dict(sorted(counts.items())), "cpu": self.cpu_count}
 
 
 @dataclass(slots=True)

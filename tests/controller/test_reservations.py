@@ -129,3 +129,66 @@ def test_lost_nodes_are_replaced(flags: str, state: str, nodes: tuple[str, ...])
         lab.controller.reservations.run()
         assert lab.views.reservations["r0"].nodes == nodes
     in_lab(story)
+
+
+GPUS = "AccountingStorageTRES=gres/gpu,gres/gpu:a100\n"
+
+
+def test_a_magnet_draws_jobs_that_may_use_it_and_end_in_time() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.acts.create_reservation(ROOT, asked(lab, nodes="n3", users="alice", flags="MAGNETIC"))
+        drawn = await lab.submit(by=ALICE)
+        stranger = await lab.submit(by=BOB)
+        await lab.advance(4)
+        assert (lab.job(drawn).nodes, lab.job(drawn).request.reservation) == (("n3",), "r0")
+        assert (lab.job(stranger).nodes, lab.job(stranger).request.reservation) == (("n1",), None)
+        too_long = await lab.submit(by=ALICE, time_limit_min=60)
+        await lab.advance(4)
+        assert (lab.job(too_long).nodes, lab.job(too_long).request.reservation) == (("n1",), None)
+        await lab.acts.requeue(ROOT, str(drawn), hold=True)
+        await lab.advance(4)
+        assert lab.job(drawn).request.reservation is None
+        await lab.acts.update_reservation(ROOT, "r0", {"flags": "NO_MAGNETIC"})
+        after = await lab.submit(by=ALICE)
+        await lab.advance(4)
+        assert lab.job(after).nodes == ("n1",)
+    in_lab(story)
+
+
+def test_a_job_that_a_magnet_has_no_room_for_runs_elsewhere_and_says_why_it_waits_there() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.acts.create_reservation(ROOT, asked(lab, nodes="n3", users="alice", flags="MAGNETIC"))
+        jobs = [await lab.submit(by=ALICE, exclusive="exclusive") for _ in range(4)]
+        await lab.advance(4)
+        assert sorted(lab.job(one).nodes for one in jobs) == [(), ("n1",), ("n2",), ("n3",)]
+        assert [lab.job(one).reason for one in jobs if not lab.job(one).nodes] == ["Resources"]
+    in_lab(story)
+
+
+def test_devices_of_a_reservation_are_for_its_jobs_alone() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.acts.create_reservation(ROOT, asked(lab, nodes="", users="alice", partition="gpu", tres="gres/gpu=1"))
+        record = lab.views.reservations["r0"]
+        assert (record.nodes, record.tres["gres/gpu"], record.tres["gres/gpu:a100"]) == (("g1",), 1, 1)
+        one = {"partitions": ("gpu",), "tres_per_node": "gres/gpu:1"}
+        strangers = [await lab.submit(by=BOB, **one) for _ in range(2)]
+        await lab.advance(4)
+        assert [lab.job(job).nodes for job in strangers] == [("g1",), ()]
+        inside = [await lab.submit(by=ALICE, reservation="r0", **one) for _ in range(2)]
+        await lab.advance(4)
+        assert [lab.job(job).nodes for job in inside] == [("g1",), ()]
+        assert lab.job(inside[0]).allocation[0].gres != lab.job(strangers[0]).allocation[0].gres
+        await lab.restart()
+        assert lab.views.reservations["r0"].gres == record.gres
+    in_lab(story, GPUS)
+
+
+def test_a_user_deletes_a_reservation_where_that_is_allowed() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.acts.create_reservation(ROOT, asked(lab, users="alice"))
+        assert await refused(lab.acts.delete_reservation(ALICE, "r0")) == errors.ESLURM_ACCESS_DENIED
+        await lab.acts.update_reservation(ROOT, "r0", {"flags": "USER_DELETE"})
+        assert await refused(lab.acts.delete_reservation(BOB, "r0")) == errors.ESLURM_ACCESS_DENIED
+        await lab.acts.delete_reservation(ALICE, "r0")
+        assert not lab.views.reservations
+    in_lab(story)
