@@ -44,7 +44,7 @@ class ReservationNodes:
         return mask
 
     def choose(self, record: ReservationRecord, flags: set[str], nodes: int, cores: int, partition: str,
-                mask: BoolArray, gres: tuple[GresRequest, ...] = (), cores_per_node: int = 0) -> None:
+                mask: BoolArray, gres: tuple[GresRequest, ...] = (), *, per_node: bool = False) -> None:
         """Nodes that no other reservation has, else of those that let others overlap, else (MAINT, OVERLAP) any.
 
         Raises SlurmError.
@@ -65,7 +65,7 @@ class ReservationNodes:
             if "OVERLAP" not in other.flags:
                 apart[at] = False
         tries = [free, apart, mask] if flags & {"MAINT", "OVERLAP"} else [free, apart]
-        wanted = Wanted(nodes, cores, record.start_s, record.features, "IGNORE_JOBS" in flags, gres, cores_per_node)
+        wanted = Wanted(nodes, cores, record.start_s, record.features, "IGNORE_JOBS" in flags, gres, per_node)
         for usable in tries:
             try:
                 shares = choose_nodes(columns, self._world.settings, columns.partitions[partition], usable, wanted,
@@ -74,6 +74,7 @@ class ReservationNodes:
                 raise SlurmError(errors.ESLURM_INVALID_FEATURE) from None
             if shares is not None:
                 self.take(record, shares)
+                record.gres_types = tuple(f"{one.name}:{one.type}" for one in gres if one.type)
                 return
         raise SlurmError(errors.ESLURM_NODES_BUSY)
 

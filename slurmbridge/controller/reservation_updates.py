@@ -127,7 +127,7 @@ class ReservationUpdates:
         """Counts of nodes and cores, licenses: from TRES= and TRESPerNode= as from the keys of their own."""
         counts: dict[str, Any] = {"nodes": int(given["nodecnt"]) if "nodecnt" in given else None,
                                   "cores": int(given["corecnt"]) if "corecnt" in given else None,
-                                  "gres": (), "cores_per_node": 0}
+                                  "gres": (), "per_node": "trespernode" in given}
         text = given.get("tres") or given.get("trespernode")
         if not text:
             return counts
@@ -135,24 +135,24 @@ class ReservationUpdates:
             wanted = parse_counts(text)
         except TresError:
             raise SlurmError(errors.ESLURM_INVALID_TRES) from None
+        if not wanted.keys() <= {*self._world.conf.accounting_storage_tres}:
+            raise SlurmError(errors.ESLURM_INVALID_TRES)
         for name, count in wanted.items():
             if name == "node":
                 if counts["nodes"] is not None:
-                    raise SlurmError(errors.ESLURM_INVALID_NODE_COUNT)
+                    raise SlurmError(errors.ESLURM_INVALID_NODE_COUNT, details=(
+                        "TRES=node=<num> and Nodes=<num> are mutually exclusive",))
                 counts["nodes"] = count
             elif name == "cpu":
                 if counts["cores"] is not None:
-                    raise SlurmError(errors.ESLURM_INVALID_CPU_COUNT)
+                    raise SlurmError(errors.ESLURM_INVALID_CPU_COUNT, details=(
+                        "TRES=cpu=<num> and CoreCnt=<num> are mutually exclusive",))
                 counts["cores"] = count
             elif name.startswith("license/"):
                 counts["licenses"] = ",".join(filter(None, (counts.get("licenses", ""), f"{name[8:]}:{count}")))
-            elif name not in self._world.conf.accounting_storage_tres:
-                raise SlurmError(errors.ESLURM_INVALID_TRES)
         counts["gres"] = _gres(wanted, per_node="trespernode" in given)
-        if given.get("trespernode") and counts["cores"] is not None:
-            counts["cores_per_node"] = counts["cores"]
-            if counts["nodes"]:
-                counts["cores"] *= counts["nodes"]
+        if counts["per_node"] and counts["cores"] is not None and counts["nodes"]:
+            counts["cores"] *= counts["nodes"]
         return counts
 
     def _partition(self, name: str) -> PartitionRecord:
@@ -215,8 +215,9 @@ class ReservationUpdates:
                 raise SlurmError(errors.ESLURM_INVALID_CORE_CNT)
             named = int(mask.sum())
             if counts["nodes"] is None or counts["nodes"] < named:
-                cores = cores * named if cores and counts["cores_per_node"] else cores
+                cores = cores * named if cores and counts["per_node"] else cores
                 counts = {**counts, "nodes": named}
+            record.partition = partition.name
         elif "ANY_NODES" in flags:
             if not record.licenses and not record.burst_buffer:
                 raise SlurmError(errors.ESLURM_RESERVATION_INVALID)
@@ -228,7 +229,7 @@ class ReservationUpdates:
             record.partition = partition.name
             mask = columns.partition_nodes[partition.name] & columns.available
         self._choice.choose(record, flags, counts["nodes"] or 0, cores or 0, partition.name, mask, counts["gres"],
-                            counts["cores_per_node"])
+                            per_node=counts["per_node"])
 
     # --- update and delete
     def update(self, caller: Identity, name: str, given: Mapping[str, str]) -> None:
@@ -362,13 +363,13 @@ class ReservationUpdates:
     def delete(self, caller: Identity, name: str) -> None:
         """Raises SlurmError."""
         record = self._book.records.get(name)
+        if not access.is_operator(caller, self._world):
+            everywhere = "user_resv_delete" in self._world.conf.values.get("SlurmctldParameters", "").lower()
+            if record is None or not (everywhere or "USER_DELETE" in record.flags) or (
+                    not self._book.is_a_users(record, caller.user_name)):
+                raise SlurmError(errors.ESLURM_USER_ID_MISSING)
         if record is None:
             raise SlurmError(errors.ESLURM_RESERVATION_INVALID)
-        if not access.is_operator(caller, self._world):
-            own = "USER_DELETE" in record.flags or (
-                "user_resv_delete" in self._world.conf.values.get("SlurmctldParameters", "").lower())
-            if not own or not self._book.is_a_users(record, caller.user_name):
-                raise SlurmError(errors.ESLURM_ACCESS_DENIED)
         if self._book.in_use(record):
             raise SlurmError(errors.ESLURM_RESERVATION_BUSY)
         self._book.remove(record)
@@ -376,14 +377,14 @@ class ReservationUpdates:
 
 
 def _gres(wanted: Mapping[str, int], *, per_node: bool) -> tuple[GresRequest, ...]:
-    """The devices of TRES= (for the whole reservation) or TRESPerNode=. Of a name with types, the types count."""
-    names = [name[5:] for name in wanted if name.startswith("gres/")]
-    typed = {name.partition(":")[0] for name in names if ":" in name}
+    """The devices of TRES= (for the whole reservation) or TRESPerNode=. A count without a type is of all types."""
+    counts = {name[5:]: count for name, count in wanted.items() if name.startswith("gres/")}
     found = []
-    for text in names:
+    for text, count in counts.items():
         name, _, gres_type = text.partition(":")
-        if gres_type or name not in typed:
-            count = wanted[f"gres/{text}"]
+        if not gres_type:
+            count -= sum(other for kind, other in counts.items() if kind.startswith(f"{name}:"))
+        if count > 0:
             found.append(GresRequest(name, gres_type or None, per_node=count) if per_node else
                          GresRequest(name, gres_type or None, per_job=count))
     return tuple(found)

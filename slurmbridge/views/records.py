@@ -289,6 +289,7 @@ class ReservationRecord:
     nodes: tuple[str, ...] = ()
     cores: dict[str, tuple[int, ...]] = field(default_factory=dict)   # core numbers by node; {}: whole nodes
     gres: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)   # devices by "gpu:a100" by node
+    gres_types: tuple[str, ...] = ()          # "gpu:a100": those asked for by type
     core_count: int = 0
     cpu_count: int = 0
     flags: tuple[str, ...] = ()
@@ -312,13 +313,14 @@ class ReservationRecord:
 
     @property
     def tres(self) -> Tres:
-        """Devices (each kind, and all types of a name together) and CPUs."""
+        """CPUs and devices: all types of a name together, and the types that were asked for."""
         counts: Tres = {}
         for kinds in self.gres.values():
             for kind, devices in kinds.items():
-                for name in {f"gres/{kind.partition(':')[0]}", f"gres/{kind}"}:
-                    counts[name] = counts.get(name, 0) + len(devices)
-        return {**dict(sorted(counts.items())), "cpu": self.cpu_count}
+                for name in {kind.partition(":")[0], kind if kind in self.gres_types else kind.partition(":")[0]}:
+                    counts[f"gres/{name}"] = counts.get(f"gres/{name}", 0) + len(devices)
+        typed_first = sorted(counts, key=lambda name: (name.partition(":")[0], ":" not in name, name))
+        return {"cpu": self.cpu_count, **{name: counts[name] for name in typed_first}}
 
 
 @dataclass(slots=True)
