@@ -72,8 +72,8 @@ def choose_nodes(columns: ClusterColumns, settings: SchedulerSettings, partition
     found = can_now(question, nodes, use, with_shares=True)
     if found is None or not wanted.gres:
         return None if found is None else found.shares
-    shares = [_with_cores(columns, use, share, wanted) for share in found.shares]
-    return None if None in shares else tuple(share for share in shares if share is not None)
+    whole = [_with_cores(columns, use, share, wanted) for share in found.shares]
+    return None if None in whole else tuple(share for share in whole if share is not None)
 
 
 def _with_cores(columns: ClusterColumns, use: Use, share: NodeShare, wanted: Wanted) -> NodeShare | None:
