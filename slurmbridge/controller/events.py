@@ -20,6 +20,9 @@ from slurmbridge.views.records import JobRecord, StepRecord
 
 log = logging.getLogger(__name__)
 CLOCK_SLACK_S = 0.5
+COMPLETING_S, NEXT_S = 0.08, 0.02
+"""So long after its end a batch job is completing at least, as with slurmd's epilog: of jobs that end together the first
+is gone while the others are still on their nodes, which are then avoided by what was waiting for it. The others follow."""
 NODE_FAIL_STATUS = 1
 """The exit status of a run that was lost with its node, as slurmctld records it."""
 _STEP_FIELDS = frozenset(field.name for field in fields(StepRecord))
@@ -35,6 +38,7 @@ class EngineNews:
         self._ends_at = ends_at
         self._told: dict[RunId, int] = {}
         self._acknowledging: set[asyncio.Task[None]] = set()
+        self._leaving: dict[RunId, JobRecord] = {}             # their processes are gone, they are still completing
 
     async def run(self) -> None:
         async for news in self._world.engine.events():
@@ -158,7 +162,25 @@ class EngineNews:
             self._world.journal.step(job, extern)
         if phase_of(job) in (Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED):
             self._ended(job, news, Event.FINISHED)
-        if phase_of(job) in (Phase.STOPPING, Phase.REQUEUING):
+        assert news.run is not None
+        if phase_of(job) in (Phase.STOPPING, Phase.REQUEUING) and news.run not in self._leaving:
+            left_s = self._completing_s(job)
+            if left_s > 0:
+                self._leaving[news.run] = job
+                asyncio.get_running_loop().call_later(left_s, self._gone, news.run)
+            else:
+                self._life.apply(job, Event.FINISHED)
+
+    def _completing_s(self, job: JobRecord) -> float:
+        """How long the job's end is still to be shown."""
+        if not job.request.batch or job.end_s is None:
+            return 0.0
+        together = any(not set(job.nodes).isdisjoint(other.nodes) for other in self._leaving.values())
+        return job.end_s + COMPLETING_S + (NEXT_S if together else 0.0) - self._world.now()
+
+    def _gone(self, run: RunId) -> None:
+        job = self._leaving.pop(run)
+        if self._world.run_of(job) == run and phase_of(job) in (Phase.STOPPING, Phase.REQUEUING):
             self._life.apply(job, Event.FINISHED)
 
     def _ended(self, job: JobRecord, news: News, event: Event) -> None:

@@ -93,7 +93,8 @@ class JobLife:
         full = queueing.free_tasks(self.world, rest) <= 0
         if full != (rest.reason == "JobArrayTaskLimit"):
             queueing.refresh(self.world, rest)
-            self.world.wake()
+            if states.COMPLETING not in job.flags:             # else a pass follows once its nodes are free
+                self.world.wake()
 
     # --- start
     def _do_allocate(self, job: JobRecord, cause: Cause, event: Event) -> None:
@@ -186,7 +187,7 @@ class JobLife:
         job.reason_desc = cause.description
         self._show_completing(job)
         self._usage_ends(job, now)
-        self._over(job)
+        self._over(job)                       # who waits for its nodes is looked at once they are free
 
     def _do_end_unstarted(self, job: JobRecord, cause: Cause, event: Event) -> None:
         world, now = self.world, self.world.now()
@@ -206,6 +207,7 @@ class JobLife:
             job.num_cpus = sum(world.nodes[name].cpus for name in expand(job.sched_nodes) if name in world.nodes)
         job.sched_nodes = ""
         self._over(job)
+        world.wake()
 
     def _do_end_requeued(self, job: JobRecord, cause: Cause, event: Event) -> None:
         """Cancelled between the end of one run and the start of the next: the new run never started."""
@@ -215,6 +217,7 @@ class JobLife:
         job.killed_by_uid = cause.uid
         job.reason = cause.reason if event is Event.CANCEL else "DeadLine"
         self._over(job)
+        self.world.wake()
 
     def _over(self, job: JobRecord) -> None:
         """Whoever waits for this job's end is judged anew, before the record can disappear."""
@@ -222,7 +225,6 @@ class JobLife:
         world.priorities.job_over(job, world.now())
         world.limits.job_left_queue(job)
         self.judge_dependents()
-        world.wake()
 
     def _do_terminate(self, job: JobRecord, cause: Cause, event: Event) -> None:
         words = {Event.TIME_OUT: "TIME LIMIT", Event.DEADLINE: "DEADLINE", Event.NODE_FAILED: "NODE FAILURE",
@@ -428,7 +430,7 @@ class JobLife:
                     job.reason = "None"
                 world.jobs.refile(job)
                 queueing.refresh(world, job)
-                world.wake()
+                world.wake_later()
 
     def _apart(self, job: JobRecord) -> list[JobRecord]:
         """Every task of a waiting array as a record of its own."""

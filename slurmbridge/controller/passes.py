@@ -3,7 +3,8 @@
 A change wakes the main pass, changes that come together are one pass; a backfill pass follows when somebody still
 waits. Batch jobs that are submitted one after another are one pass as well: slurmctld starts none of them at its
 submission either (batch_sched_delay), so that they start by priority. Both passes also run periodically
-(sched_interval, bf_interval). The planning itself is ``slurmbridge.scheduling``.
+(sched_interval, bf_interval). Where nobody waited before, backfill is the first to see a burst: in slurmctld it then
+looks every second, the main pass every sched_interval. The planning itself is ``slurmbridge.scheduling``.
 """
 from __future__ import annotations
 
@@ -68,6 +69,8 @@ class Passes:
         self.configure()
         self._burst: asyncio.TimerHandle | None = None
         self._burst_since = 0.0                   # loop time
+        self._idle = True                         # nobody waited for the last pass
+        self._backfill_first = False
 
     def configure(self) -> None:
         """slurm.conf is new."""
@@ -81,6 +84,7 @@ class Passes:
         if self._burst is not None:
             self._burst.cancel()
             self._burst = None
+        self._backfill_first = False
         self._changed.set()
 
     def wake_later(self) -> None:
@@ -92,7 +96,11 @@ class Passes:
             self._burst_since = now
         else:
             self._burst.cancel()
-        self._burst = loop.call_at(min(now + QUIET_S, self._burst_since + self._batch_delay), self.wake)
+        self._burst = loop.call_at(min(now + QUIET_S, self._burst_since + self._batch_delay), self._burst_over)
+
+    def _burst_over(self) -> None:
+        self.wake()
+        self._backfill_first = self._idle
 
     async def run(self) -> None:
         """Until cancelled. A pass that fails is logged and the next one tried."""
@@ -129,16 +137,17 @@ class Passes:
             self._accrue()
         self.update_priorities()
         self._resume()
+        self._idle = not world.queue.eligible.any()
         if not len(world.queue) or self.stopped or world.journal.trouble or self._waits_for_completion():
             return
-        if world.nodes_returned and self._with_backfill:
+        if (world.nodes_returned or self._backfill_first) and self._with_backfill:
             self._backfill()
-        world.nodes_returned = False
+        world.nodes_returned = self._backfill_first = False
         self.main_count += 1
-        plan = scheduler.main_pass(self._snapshot())
-        self.apply(plan)
+        self.apply(scheduler.main_pass(self._snapshot()))
         if self._with_backfill and len(world.queue):
             self._backfill()
+        self._idle = not world.queue.eligible.any()
 
     def _backfill(self) -> None:
         """A backfill pass: now where it is quick, beside the event loop where it is not, later where one just was."""
