@@ -21,8 +21,8 @@ from slurmbridge.views.records import JobRecord, StepRecord
 log = logging.getLogger(__name__)
 CLOCK_SLACK_S = 0.5
 COMPLETING_S, NEXT_S = 0.08, 0.02
-"""So long after its end a batch job is completing at least, as with slurmd's epilog: of jobs that end together the first
-is gone while the others are still on their nodes, which are then avoided by what was waiting for it. The others follow."""
+"""So long after its end a batch job is completing at least, as during slurmd's epilog; of jobs that end together the
+others a little longer. Who waited for the first one then avoids their nodes, as with slurmctld."""
 NODE_FAIL_STATUS = 1
 """The exit status of a run that was lost with its node, as slurmctld records it."""
 _STEP_FIELDS = frozenset(field.name for field in fields(StepRecord))

@@ -10,7 +10,7 @@ from typing import Any
 from slurmbridge.accounting.ledger import Ledger
 from slurmbridge.accounting.queries import Queries
 from slurmbridge.cluster.simulated.engine import SimulatedEngine
-from slurmbridge.controller import passes
+from slurmbridge.controller import events, passes
 from slurmbridge.controller.inventory import make_nodes
 from slurmbridge.controller.service import Controller
 from slurmbridge.slurm.conf import read_conf
@@ -43,7 +43,8 @@ PartitionName=root Nodes=ALL RootOnly=YES
 PartitionName=closed Nodes=n1 State=DRAIN Alternate=main
 PartitionName=shut Nodes=n1 State=INACTIVE
 """
-passes.REST = 0.0                             # on a slow machine no pass is put off
+passes.REST, passes.QUICK_S = 0.0, float("inf")     # on a slow machine no pass is put off or computed elsewhere
+events.COMPLETING_S = events.NEXT_S = 0.0     # the clock stands: a job that ended is gone at once
 
 
 class Lab:

@@ -37,7 +37,7 @@ from slurmbridge.views.session import Invocation
 
 EPOCH_S = 1_796_040_000.0
 """When every site begins: a Monday noon."""
-COMMAND_S = 0.05
+COMMAND_S = 0.1
 """How long a command takes."""
 COUNTED = """T=0; sleep() { T=$(awk "BEGIN { print $T + $1 }"); }; trap 'echo "#SIMULATED seconds=$T exit=$?" >&3' EXIT
 exec 3>&1 >/dev/null 2>&1; cd /tmp
@@ -172,6 +172,10 @@ class OwnTimeSite:
 
     def now(self) -> float:
         return EPOCH_S + self.loop.now_s
+
+    def main_pass_first(self) -> None:
+        """Backfill is not the first to see jobs that come in."""
+        self.controller.passes._burst_over = self.controller.passes.wake  # type: ignore[method-assign]
 
     def wait(self, seconds: float) -> None:
         self.loop.run_until_complete(asyncio.sleep(seconds))

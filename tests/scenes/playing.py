@@ -1,23 +1,27 @@
 """Plays recorded scenes (tests/data/scenes): acts of administrators and users one after another, and looks at all jobs.
 
 A scene's ``acts``: {"do": command, "as": user, "rc", "stderr", "stdout"}, {"wait": seconds} and {"read": true, "jobs":
-records, "squeue": lines}. Jobs are called JOB1, JOB2, … in the order of submission, times are TIME. ``conf``: more lines of
-slurm.conf. Recorded by tests/tools/record_scenes.py with Slurm 25.11.
+records, "squeue": lines}. Jobs are called JOB1, JOB2, … in the order of submission, times are TIME. ``conf``: more
+lines of slurm.conf. ``first``: "Main" where this pass saw the jobs first and where they are depends on that; which of
+Slurm's two passes it is, is chance. Recorded by tests/tools/record_scenes.py with Slurm 25.11.
 """
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pwd
 import re
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from scenes.own_time import OwnTimeSite
-from sites import DATA
+from sites import DATA, Site
+
+from slurmbridge.client import protocol
 
 Scene = dict[str, Any]
 Run = Callable[..., tuple[int, str, str]]
@@ -75,9 +79,13 @@ modify account bio_img set GrpTRES=cpu=96 MaxJobs=50 MaxWall=1-0"""
 """As the lab's seed.sh makes them."""
 
 
-def scenes(*names: str) -> list[Scene]:
-    """The recorded scenes of these files of tests/data/scenes."""
-    return [json.loads(line) for name in names for line in (DATA / "scenes" / f"{name}.jsonl").read_text().splitlines()]
+def all_scenes() -> list[Scene]:
+    """What is recorded in tests/data/scenes."""
+    found = []
+    for path in sorted((DATA / "scenes").glob("*.jsonl*")):
+        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        found += [json.loads(line) for line in text.splitlines()]
+    return found
 
 
 def scene_name(scene: Scene) -> str:
@@ -173,7 +181,7 @@ class Played:
         rows = {}
         for line in self.run("scontrol", "show", "job", "-o")[1].splitlines():
             row = record(line)
-            name = self.names.get(row.get("ArrayJobId", row.get("JobId", "")))
+            name = self.names.get(row.get("ArrayJobId") or row.get("HetJobId") or row.get("JobId", ""))
             if name:
                 key = (name, row.get("ArrayTaskId", ""), row.get("HetJobOffset", ""))
                 rows[key] = {key: self.mask(value) for key, value in row.items()}
@@ -191,14 +199,37 @@ class Played:
             yield f"squeue {sorted({*queue} - {*wanted})} for {sorted({*wanted} - {*queue})}"
 
 
-def site_conf(scene: Scene) -> Callable[[str], str]:
-    return lambda text: merged(text, CONF + str(scene.get("conf", "")))
+def scene_conf(scene: Scene) -> str:
+    """The lines that the scene adds to slurm.conf."""
+    return CONF + str(scene.get("conf", ""))
+
+
+def call(site: Site, *argv: str) -> tuple[int, str, str]:
+    """(exit code, standard output, standard error) of a command of root's, straight to the controller's socket."""
+    texts = {protocol.OUTPUT: bytearray(), protocol.ERROR: bytearray()}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(site.url.removeprefix("unix://"))
+        connection.sendall(protocol.pack_request({
+            "v": 1, "command": argv[0], "argv": list(argv[1:]), "env": [f"{k}={v}" for k, v in site.env.items()],
+            "cwd": "/tmp", "umask": 0o22, "host": "localhost", "pid": 1, "sid": 1, "rlimits": {}, "tty_columns": None,
+            "stdin_tty": False, "credential": ""}))
+        frames = protocol.Frames()
+        while data := connection.recv(1 << 20):
+            for kind, payload in frames.feed(data):
+                if kind in texts:
+                    texts[kind] += payload
+                elif kind == protocol.EXIT:
+                    out, err = (bytes(text).decode() for text in texts.values())
+                    return protocol.unpack_number(payload) & 0xFF, out, err
+    raise AssertionError("the controller hung up")
 
 
 def play_in_own_time(scene: Scene) -> list[str]:
     """What differs from the recording, act by act."""
     differences: list[str] = []
-    with OwnTimeSite(site_conf(scene), seeded()) as site:
+    with OwnTimeSite(lambda text: merged(text, scene_conf(scene)), seeded()) as site:
+        if scene.get("first") == "Main":
+            site.main_pass_first()
         site.wait(REST_S)
         played = Played(site.run)
         for number, act in enumerate(scene["acts"]):
@@ -213,6 +244,6 @@ def play_in_own_time(scene: Scene) -> list[str]:
 @cache
 def seeded() -> bytes:
     """A ledger in which the lab's accounts, users and QOS are."""
-    with OwnTimeSite(site_conf({})) as site:
+    with OwnTimeSite(lambda text: merged(text, CONF)) as site:
         seed(site.run)
     return site.ledger

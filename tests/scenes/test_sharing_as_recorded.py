@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import pytest
-from scenes.test_limits_preemption_and_reservations_as_recorded import call
+from scenes.playing import call
 from sites import DATA, Site
 
 SCENES = [json.loads(line) for line in gzip.decompress(

@@ -147,11 +147,11 @@ class Recorder:
         rows = []
         for line in self.lab.run("scontrol", "show", "job", "-o").stdout.splitlines():
             row = dict(re.findall(r"(\S+?)=(.*?)(?= \S+?=|$)", line))
-            name = self.names.get(row.get("ArrayJobId", row.get("JobId", "")))
+            name = self.names.get(row.get("ArrayJobId") or row.get("HetJobId") or row.get("JobId", ""))
             if name:
-                fields = [*KEEP, *more, *(["NodeList"] if row["JobState"] == "RUNNING" else [])]
+                fields = [*KEEP, "HetJobOffset", *more, *(["NodeList"] if row["JobState"] == "RUNNING" else [])]
                 rows.append({"job": name, **{key: self.mask(row[key]) for key in fields if key in row}})
-        rows.sort(key=lambda row: (int(row["job"][3:]), row.get("ArrayTaskId", "")))
+        rows.sort(key=lambda row: (int(row["job"][3:]), row.get("ArrayTaskId", ""), row.get("HetJobOffset", "")))
         lines = self.lab.run("squeue", "-h", "-a", "-o", "%i|%T|%r|%D|%C|%q|%E").stdout.splitlines()
         queue = sorted(self.mask(line.strip()) for line in lines)
         return {"read": True, "jobs": rows, "squeue": queue}
