@@ -358,6 +358,7 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
     if job.priority == 0:
         return None
     error: SlurmError | None = None
+    too_small = False                         # a partition that is too small for the job: another may take it
     for name in job.partition.split(","):
         is_down = world.partitions[name].state == "DOWN"
         if is_down and job.reason == "None":
@@ -365,6 +366,9 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
         answer = _admission(world, job, name)
         if isinstance(answer, scheduler.Admission):
             word = REASONS[answer.reason]
+            if word == "PartitionConfig" and "," in job.partition:
+                too_small = True
+                continue
             if answer.node_count:
                 size_requested(world, job, answer.node_count)
             if job.reason == "None":
@@ -374,6 +378,8 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
             return None
         details = (answer.message,) if answer.message else ()
         error = SlurmError(getattr(errors, answer.error), details=details)
+    if too_small and error is None and job.reason == "None":
+        job.reason, job.reason_desc = "PartitionConfig", ""
     return error
 
 

@@ -17,6 +17,9 @@ from slurmbridge.runtime.keeper import StepKeeper
 from slurmbridge.runtime.steptypes import NodeUse, StepPlan, StepRefused, StepRequest
 from slurmbridge.slurm import errors
 
+MAX_STEP_COUNT = 40000
+"""slurm.conf(5), MaxStepCount."""
+
 if TYPE_CHECKING:
     from slurmbridge.runtime.daemon import StepDaemon
     from slurmbridge.runtime.parts import LentStep
@@ -55,6 +58,8 @@ class Sessions:
         """A new step's number and plan. ``number``: that of a component that has it already. Raises StepRefused."""
         if self.daemon.suspended_s is not None:
             raise StepRefused(errors.ESLURM_DISABLED)
+        if self._next_step >= int(self.daemon.order.settings.get("MaxStepCount") or MAX_STEP_COUNT):
+            raise StepRefused(errors.ESLURM_STEP_LIMIT)
         try:
             plan = stepplan.plan(request, self.nodes, self._next_node)
         except StepRefused as refused:

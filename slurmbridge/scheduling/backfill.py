@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurmbridge.scheduling import pick, reservations
+from slurmbridge.scheduling.columns import ClusterColumns
 from slurmbridge.scheduling.demand import Demand, ask, node_bounds
 from slurmbridge.scheduling.eligible import partition_reasons
 from slurmbridge.scheduling.facts import FOREVER_S, NO_USER, BoolArray, RunningJob
@@ -20,6 +21,7 @@ from slurmbridge.scheduling.mainpass import attracted_by, finish
 from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.preempt import candidates, closed_by_suspended
 from slurmbridge.scheduling.quota import Quotas
+from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.size import requested_tres
 from slurmbridge.scheduling.snapshot import BACKFILL, Expected, Plan, Snapshot, Start
 from slurmbridge.scheduling.state import NONE, RESOURCES, PassState, begin
@@ -40,6 +42,13 @@ def backfill_pass(snapshot: Snapshot) -> Plan:
 def run(state: PassState, plan: Plan) -> None:
     rows = order(state.snapshot, partition_reasons(state, min_time=True))
     _Backfill(state, plan).run([int(r) for r in rows])
+
+
+def _with_memory(columns: ClusterColumns, shape: Shape) -> BoolArray:
+    """Nodes with the memory of the job's least CPUs there, whether memory is given out or not."""
+    need_mb = shape.mem_per_cpu_mb * shape.min_cpus_per_node if shape.mem_per_cpu_mb else 0
+    enough: BoolArray = columns.mem_mb + columns.mem_spec_mb >= need_mb
+    return enough
 
 
 @dataclass(slots=True)
@@ -263,6 +272,7 @@ class _Backfill:
         if found is None:
             columns = self.state.snapshot.cluster
             base = columns.partition_nodes[job.partition] & columns.up & job.demand.allowed
+            base &= _with_memory(columns, job.demand.shape)
             serving, _ = pick.configured(self.state, job.demand,
                                          base & job.demand.feature_nodes(columns, job.features)[0])
             found = self._grounds[key] = base, bits(base), bits(serving)

@@ -203,11 +203,11 @@ class _Search:
                            num_tasks=tasks, required=None)
             found = replace(self, test_only=True).best(part, [nodes])
             if found.code != SUCCESS or found.selected is None:
-                return found
+                return replace(found, possible=0)
             picked |= found.selected.nodes
         count = int(picked.sum())
         least = max(question.min_nodes, count)
-        wanted = max(least, question.req_nodes)
+        wanted = max(least, groups[-1][0])    # of -N 1-3 no more than the groups and the least number need
         if wanted > question.max_nodes:
             return Outcome(NEVER)
         whole = replace(question, required=picked if count else None, min_cpus=max(question.min_cpus, count),

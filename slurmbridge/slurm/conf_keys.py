@@ -43,7 +43,7 @@ MEANINGS = {
     "site": "the site factor is what scontrol sets, there is no plugin",
     "launchtime": "the engine's own time limit for starting a job holds",
     "inactive": "an allocation ends when its salloc or srun is gone, at once",
-    "stepcount": "steps of a job are not counted against a limit",
+    "near": "any device goes with any core of its node",
     "preempt": "victims are chosen as with no PreemptParameters",
     "vsize": "virtual memory is not limited",
     "service": "the engine says which node is healthy; nodes do not register by themselves",
@@ -187,7 +187,7 @@ MaxJobId u32
 MaxMemPerCPU u64
 MaxMemPerNode u64
 MaxNodeCount u32 daemon
-MaxStepCount u32 stepcount
+MaxStepCount u32
 MaxTasksPerNode u16
 MessageTimeout u16 comm
 MetricsType text log
@@ -402,14 +402,14 @@ DOWN_NODE_KEYS = _table("DownNodes text\nReason text\nState text")
 NODE_SET_KEYS = _table("Feature text\nNodeSet text\nNodes text")
 GRES_KEYS = _table("""
 AutoDetect text
-Cores text
-CPUs text
+Cores text near
+CPUs text near
 Count text
 File text
 Files text
 Flags text
-Link text
-Links text
+Link text near
+Links text near
 MultipleFiles text
 Name text
 NodeName text

@@ -2,12 +2,20 @@
 from __future__ import annotations
 
 from slurmbridge.slurm import scheduler_words
-from slurmbridge.slurm.conf_keys import DOWN_NODE_KEYS, KEYS, NODE_KEYS, NODE_SET_KEYS, PARTITION_KEYS, ConfKey
+from slurmbridge.slurm.conf_keys import (
+    DOWN_NODE_KEYS,
+    GRES_KEYS,
+    KEYS,
+    NODE_KEYS,
+    NODE_SET_KEYS,
+    PARTITION_KEYS,
+    ConfKey,
+)
 from slurmbridge.slurm.mpi import mpi_type, mpi_types
 from slurmbridge.slurm.settings import SlurmConf
 
 _TABLES = {"NodeName": NODE_KEYS, "PartitionName": PARTITION_KEYS, "DownNodes": DOWN_NODE_KEYS,
-           "NodeSet": NODE_SET_KEYS}
+           "NodeSet": NODE_SET_KEYS, "gres.conf line": GRES_KEYS}
 _LINEAR = "CPUs, memory and devices are given out as by select/cons_tres: whole nodes only with --exclusive"
 _GANG = "jobs that share cores run at the same time: none is suspended for a while so that another may run"
 _TOPOLOGIES = ("topology/tree", "topology/flat", "topology/default", "topology/none")

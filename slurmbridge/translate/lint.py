@@ -19,7 +19,7 @@ from slurmbridge.translate.request import build_requests
 HONOURED, APPROXIMATED, RECORDED, REFUSED, IGNORED = "honoured", "approximated", "recorded", "refused", "ignored"
 _DASHES = "‐‑‒–—―−"
 
-_NO_TOPOLOGY = "nodes have no switches or blocks here; kept and shown"
+_NO_TOPOLOGY = "nodes have no blocks here; kept and shown"
 _NO_HARDWARE = "containers cannot change it; kept and shown"
 _NO_FIRMWARE = "nodes are not rebooted for a job; kept and shown"
 _NO_KEPT_CONTAINER = "a pod's file system goes with the pod; name an image"
@@ -30,7 +30,8 @@ OUTCOMES: dict[str, tuple[str, str]] = {
     "bb": (RECORDED, _NO_BURST), "bbf": (RECORDED, _NO_BURST),
     "cluster-constraint": (RECORDED, "one controller serves one cluster"),
     "consolidate-segments": (RECORDED, _NO_TOPOLOGY), "spread-segments": (RECORDED, _NO_TOPOLOGY),
-    "segment": (RECORDED, _NO_TOPOLOGY), "switches": (RECORDED, _NO_TOPOLOGY),
+    "segment": (RECORDED, _NO_TOPOLOGY),
+    "switches": (HONOURED, "with TopologyPlugin=topology/tree; without it kept and shown"),
     "container": (APPROXIMATED, "on Kubernetes the pod's image; an OCI bundle on disk is not unpacked"),
     **dict.fromkeys(("container-name", "container-save"), (RECORDED, _NO_KEPT_CONTAINER)),
     **dict.fromkeys(("container-entrypoint", "no-container-entrypoint", "container-entrypoint-log"),
@@ -56,7 +57,7 @@ OUTCOMES: dict[str, tuple[str, str]] = {
     "mem-bind": (RECORDED, "memory is not bound to NUMA nodes"),
     "network": (RECORDED, "networks come with the pod"),
     "oom-kill-step": (RECORDED, "the kernel's memory group decides"),
-    "prefer": (APPROXIMATED, "kept; nodes with these features are not yet preferred"),
+    "prefer": (APPROXIMATED, "nodes with these features are tried first; tests look at no preferred ones"),
     "profile": (RECORDED, "there is no profiling plugin"),
     "resources": (RECORDED, "no consumable resources beyond licenses are known"),
     "resv-ports": (RECORDED, "every pod has all ports to itself"),

@@ -250,3 +250,12 @@ srun -n1 --gres=none bash -c 'echo none${CUDA_VISIBLE_DEVICES-}'
 srun -n1 --gres=gpu:3 true; echo $?""", record={"allocation": [share], "tres_alloc": {}})
     assert job.lines() == ["1,3 1,3 1,3", "1", "none", "srun: error: Unable to create step for job "
                            f"{job.run.job_id}: Invalid generic resource (gres) specification", "1"]
+
+
+def test_no_more_steps_than_max_step_count(rig):
+    job = rig.do("srun -n1 true; srun -n1 true; srun -n1 true 2>&1; echo $?",
+                 order={"settings": {"MaxStepCount": "2"}})
+    said, code = job.lines()
+    assert said.startswith("srun: error: Unable to create step for job")
+    assert said.endswith("Step limit reached for this job")
+    assert code == "1"

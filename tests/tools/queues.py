@@ -52,7 +52,7 @@ DEEP = "SwitchName=s0 Nodes=n[1,4]\nSwitchName=s1 Nodes=n[2-3]\nSwitchName=s2 No
        "SwitchName=t1 Switches=s[2-3]\nSwitchName=top Switches=t[0-1]\n"
 APART = "SwitchName=s0 Nodes=n[1-3]\nSwitchName=s1 Nodes=n[4-6]\nSwitchName=s2 Nodes=g[1-2]\n" \
         "SwitchName=left Switches=s0\nSwitchName=right Switches=s[1-2]\n"
-EVEN = (("Weight=10", "Weight=1"), ("Weight=20", "Weight=1"), ("Weight=100", "Weight=1"), ("Weight=90", "Weight=1"))
+EVEN = (("Weight=100", "Weight=1"), ("Weight=90", "Weight=1"), ("Weight=20", "Weight=1"), ("Weight=10", "Weight=1"))
 SWITCHES = (("--switches=1",), ("--switches=1@0",), ("--switches=2",), ("--switches=1@10:00",))
 BATCH = "PartitionName=batch Nodes=n[1-6] Default=YES MaxTime=7-0 DefaultTime=1:00:00 DefMemPerCPU=1000 "
 ALL = "PartitionName=all Nodes=ALL MaxTime=UNLIMITED DefMemPerCPU=1000 "
@@ -213,13 +213,19 @@ class Recorder:
         (etc / "slurm.conf").write_text("\n".join([*kept, *case["conf"]]) + "\n")
         (etc / "gres.conf").write_text((case["gres"] or gres.read_text()).replace("LAB/", f"{self.folder}/"))
         (etc / "topology.conf").write_text(case.get("topology", ""))
-        self.run("bash", str(self.folder / "ctld.sh"), "restart", "--clean-jobs")
+        self.run("bash", str(self.folder / "ctld.sh"), "stop")
+        for file in (self.folder / "run").glob("slurmd.*.pid"):          # they and slurmctld remember devices' cores
+            os.kill(int(file.read_text()), 15)
+        for file in (self.folder / "state" / "ctld").glob("node_state*"):
+            file.unlink()
+        time.sleep(2)
+        self.run("bash", str(self.folder / "ctld.sh"), "start", "--clean-jobs")
         pid = int((self.folder / "run" / "slurmctld.pid").read_text())
         os.setpriority(os.PRIO_PROCESS, pid, -15)         # passes are when they are due, however busy the machine is
         for thread in os.listdir(f"/proc/{pid}/task"):
             os.setpriority(os.PRIO_PROCESS, int(thread), -15)
-        for file in (self.folder / "run").glob("slurmd.*.pid"):
-            os.kill(int(file.read_text()), 1)
+        for name in NODE_NAMES:
+            self.run("bash", "-c", f"cd {self.folder}; . ./lab.env; $SLURMD -N {name} -d $STEPD")
         time.sleep(1)
         self.run("scontrol", "update", f"NodeName={NODES}", "State=RESUME")
         self.until(["sinfo", "-h", "-N", "-t", "unk,down,no_respond,comp,drain", "-o", "%N"])
@@ -248,6 +254,7 @@ class Recorder:
 
 
 NODES = "n[1-6],g[1-2]"
+NODE_NAMES = ("n1", "n2", "n3", "n4", "n5", "n6", "g1", "g2")
 
 
 def new_case(name: str, seed: int) -> dict[str, Any]:
@@ -286,7 +293,7 @@ def compare(paths: Sequence[str]) -> None:
         good.setdefault(case["kind"], []).append(not found)
         if found:
             print(f"{case['kind']} {case['seed']}.{case.get('repeat', 0)}: {len(found)} of {len(case['jobs'])} jobs")
-            for line in found[:6]:
+            for line in found[:8]:
                 print("   ", line)
     for name, results in good.items():
         print(f"{name}: {sum(results)} of {len(results)}")
