@@ -21,7 +21,7 @@ _ACTIONS = {
     "add_association": "Add Associations", "modify_association": "Modify Associations",
     "delete_association": "Remove Associations", "set_default_account": "Modify Associations", "add_qos": "Add QOS",
     "modify_qos": "Modify QOS", "delete_qos": "Remove QOS", "add_coordinator": "Add Account Coord",
-    "delete_coordinator": "Remove Account Coord", "add_wckey": "Add WCKeys", "delete_wckey": "Remove WCKeys",
+    "delete_coordinator": "Remove Account Coords", "add_wckey": "Add WCKeys", "delete_wckey": "Remove WCKeys",
 }
 
 

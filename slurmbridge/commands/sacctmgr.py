@@ -176,6 +176,8 @@ async def execute(talk: Talk, words: Sequence[str]) -> None:
     elif matches(word, "clear", 3):
         if not rest or not matches(rest[0], "Stats", 1):
             talk.complain('No valid entity in list command\nInput line must include "Stats"\n')
+        elif not talk.is_super:
+            talk.exit_code = 1                # and nothing is said
     elif matches(word, "show", 3) or matches(word, "list", 3):
         await _entity(talk, rest, _LIST, _NONE_LIST, False)
     elif matches(word, "modify", 1) or matches(word, "update", 1):

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slurmbridge.commands.sacctmgr_modify import DENIED
 from slurmbridge.commands.sacctmgr_talk import COMMIT, Talk
 from slurmbridge.commands.sacctmgr_words import refuse_operator, split_word, strip_quotes
+from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.memory import leading_int
 from slurmbridge.slurm.zones import Zone
@@ -47,6 +49,9 @@ async def dump(talk: Talk, argv: Sequence[str]) -> None:
                 talk.complain(f" No cluster '{word.operand}' here\n")
         else:
             talk.complain(f" Unknown condition: {text}\n")
+    if not talk.is_super:
+        _denied(talk, "dumping")
+        return
     for kind in sorted(keeps - set(ages)):
         talk.complain(f" Problem dumping archive: no age is given for {kind} records (Purge{kind.title()}After=)\n")
     if "usage" in ages:
@@ -61,6 +66,11 @@ async def dump(talk: Talk, argv: Sequence[str]) -> None:
         await talk.session.acts.archive(talk.session.identity, parts, _full(talk, directory))
     except SlurmError as error:
         talk.complain(f" Problem dumping archive: {error}\n")
+
+
+def _denied(talk: Talk, doing: str) -> None:
+    talk.log_error(DENIED)
+    talk.complain(f" Problem {doing} archive: {errors.strerror(errors.ESLURM_ACCESS_DENIED)}\n")
 
 
 async def load(talk: Talk, argv: Sequence[str]) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from slurmbridge.commands.common import time_texts
 from slurmbridge.commands.sacctmgr_fields import matches
 from slurmbridge.commands.sacctmgr_lists import show
+from slurmbridge.commands.sacctmgr_modify import DENIED, deny
 from slurmbridge.commands.sacctmgr_rows import Row
 from slurmbridge.commands.sacctmgr_talk import Talk
 from slurmbridge.commands.sacctmgr_words import Word, name_list, number, refuse_operator, split_word
-from slurmbridge.slurm import durations
+from slurmbridge.slurm import durations, errors
 from slurmbridge.slurm.version import SLURM_VERSION
 from slurmbridge.slurm.zones import Zone
 
@@ -108,6 +109,9 @@ async def list_problem(talk: Talk, argv: Sequence[str]) -> None:
             talk.complain(f" Unknown condition: {word.text}\n")
     if talk.exit_code:
         return
+    if not talk.is_operator:
+        deny(talk, errors.strerror(errors.ESLURM_ACCESS_DENIED))
+        return
     tree = talk.tree()
     rows: list[Row] = []
     for name in sorted(talk.data.accounts):
@@ -156,6 +160,10 @@ async def list_configuration(talk: Talk, argv: Sequence[str]) -> None:
 
 async def list_stats(talk: Talk, argv: Sequence[str]) -> None:
     """The database is the controller's own: there are no messages to count."""
+    if not talk.is_super:
+        talk.complain("sacctmgr: accounting_storage/slurmdbd: acct_storage_p_get_stats: RC:2002 "
+                      f"{DENIED}\n")
+        return
     zone, now, boot = Zone.of(talk.env), int(talk.session.now()), int(talk.session.views.boot_s)
     line = "*" * 67
     talk.say(f"{line}\nsacctmgr show stats output at {zone.strftime('%a %b %d %H:%M:%S %Y', now)} ({now})\n"

@@ -8,6 +8,7 @@ from slurmbridge.commands.sacctmgr_modify import deny
 from slurmbridge.commands.sacctmgr_rows import association_settings
 from slurmbridge.commands.sacctmgr_talk import Talk
 from slurmbridge.commands.sacctmgr_words import Settings, Word, name_list, refuse_operator, split_word
+from slurmbridge.slurm import errors
 
 
 async def add_cluster(talk: Talk, argv: Sequence[str]) -> None:
@@ -19,6 +20,10 @@ async def add_cluster(talk: Talk, argv: Sequence[str]) -> None:
         return
     if not names:
         talk.complain(" Need name of cluster to add.\n")
+        return
+    if not talk.is_super:
+        talk.say(" Adding Cluster(s)\n" + "".join(f"  Name           = {name}\n" for name in names))
+        talk.complain(f" Problem adding clusters: {errors.strerror(errors.ESLURM_ACCESS_DENIED)}\n")
         return
     others = []
     for name in names:
@@ -78,11 +83,11 @@ async def modify_cluster(talk: Talk, argv: Sequence[str]) -> None:
             talk.complain(f" This cluster '{name}' doesn't exist.\n"
                           "        Contact your admin to add it to accounting.\n")
             return
-    talk.say(" Setting\n  Default Limits:\n" + association_settings(settings))
-    root = talk.tree().root
-    if not talk.is_super:
+    if not talk.is_operator:
         deny(talk)
         return
+    talk.say(" Setting\n  Default Limits:\n" + association_settings(settings))
+    root = talk.tree().root
     if root is None:
         talk.say("  Nothing modified\n")
         talk.exit_code = 1
@@ -96,6 +101,8 @@ async def delete_cluster(talk: Talk, argv: Sequence[str]) -> None:
     names = [name for text in argv for name in name_list(split_word(text).operand)]
     if not names:
         talk.complain(" No conditions given to remove, not executing.\n")
+    elif not talk.is_super:
+        deny(talk)
     elif talk.cluster in names:
         talk.complain(f" slurmbridge has the one cluster '{talk.cluster}'; it cannot be removed\n")
     else:

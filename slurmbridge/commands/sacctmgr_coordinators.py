@@ -64,11 +64,15 @@ async def delete_coordinator(talk: Talk, argv: Sequence[str]) -> None:
                  + (f" From Account(s)\n{account_lines}" if accounts else " From all accounts\n"))
     else:
         talk.say(f" Removing all users from Accounts\n{account_lines}")
-    if not talk.is_operator and not (accounts and talk.coordinated().issuperset(accounts)):
+    mine = talk.coordinated()
+    if not talk.is_operator and not mine:
         deny(talk)
         return
     going = [(user, account.name) for account in talk.data.accounts.values() for user in account.coordinators
              if (not users or user in users) and (not accounts or account.name in accounts)]
+    if not talk.is_operator and not mine.issuperset(account for _, account in going):
+        deny(talk)
+        return
     if not going:
         talk.say(" Nothing removed\n")
         talk.exit_code = 1

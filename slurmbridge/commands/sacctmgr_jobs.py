@@ -178,6 +178,10 @@ async def list_runaway(talk: Talk, argv: Sequence[str]) -> None:
     if clusters and clusters[0] != talk.cluster:
         talk.log_error(f"Cluster {clusters[0]} is unknown")
         return
+    if not talk.is_operator:
+        talk.log_error("You must have an AdminLevel>=Operator to fix runaway jobs")
+        talk.exit_code = 1
+        return
     live = {job.db_index for job in talk.session.views.jobs.values()}
     found = await talk.session.views.ledger_query("jobs", start_s=1 << 60)
     lost = sorted((row for row in found if row["db_index"] not in live), key=lambda row: row["submit_s"])

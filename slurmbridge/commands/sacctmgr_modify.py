@@ -161,7 +161,7 @@ def _permitted(talk: Talk, tree: Tree, chosen: Sequence[AssociationRecord], wher
 def _check_coordinator(talk: Talk, tree: Tree, above: AssociationRecord, settings: Settings) -> None:
     """A coordinator gives neither QOS that the account lacks nor more than the account has."""
     allowed = set(tree.qos(above))
-    if any(word.lstrip("+") not in allowed for word in settings.get("qos", ()) if word[0] != "-"):
+    if any(word.lstrip("+-") not in allowed for word in settings.get("qos", ())):
         _refuse(talk)
     limits = tree.limits(above)
     for key in ("max_jobs", "max_submit_jobs", "max_wall_min", "max_jobs_accrue"):

@@ -47,11 +47,13 @@ def _remove_bare_users(talk: Talk, removal: Removal) -> None:
 
 
 def _remove_users(talk: Talk, where: Where) -> Removal | None:
-    if not talk.is_operator:
-        deny(talk)
-        return None
     names = [user.name for user in matching_users(talk, where)]
     tree = talk.tree()
+    mine = talk.coordinated()
+    if not talk.is_operator and not (mine and all(
+            record.account in mine for name in names for record in tree.by_user.get(name, ()))):
+        deny(talk)
+        return None
     busy = active_jobs(talk, [record for name in names for record in tree.by_user.get(name, ())])
     if busy:
         return Removal(problem=errors.ESLURM_JOBS_RUNNING_ON_ASSOC, lines=busy)

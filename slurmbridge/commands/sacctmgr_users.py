@@ -385,7 +385,7 @@ async def _modify_users(talk: Talk, where: Where, wanted: UserSettings) -> None:
 
 
 def _may_modify(talk: Talk, where: Where, wanted: UserSettings) -> bool:
-    if wanted.admin_level and not talk.is_super:
+    if wanted.admin_level and talk.is_operator and not talk.is_super:
         deny(talk, "You must be a super user to modify a users admin level")
         return False
     if not talk.is_operator and (where.users != [talk.user] or wanted.new_name is not None):

@@ -16,7 +16,7 @@ from slurmbridge.accounting.errors import LedgerTaken
 from slurmbridge.accounting.ledger import Ledger
 from slurmbridge.accounting.operations import AddChange, SaveEvent, SaveMeta, SaveUsage
 from slurmbridge.cluster.port import Engine
-from slurmbridge.controller import access, queueing, recovery
+from slurmbridge.controller import access, directory_rights, queueing, recovery
 from slurmbridge.controller.accrue import Accrual
 from slurmbridge.controller.acts import ControllerActs
 from slurmbridge.controller.books import Books
@@ -275,10 +275,7 @@ class Controller:
         """Raises SlurmError."""
         world = self.world
         if not access.is_operator(caller, world):
-            for operation in operations:
-                account = str(operation.get("account") or "")
-                if not account or not access.is_coordinator(caller, account, world):
-                    raise SlurmError(errors.ESLURM_ACCESS_DENIED)
+            directory_rights.check(caller.user_name, operations, world.accounting)
         used = {job.assoc_id for job in world.jobs.values()}
         for change in apply_operations(world.accounting, operations, world.now(), actor=caller.user_name, used=used):
             self.journal.add(change)

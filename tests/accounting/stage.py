@@ -9,6 +9,7 @@ from typing import Any
 from slurmbridge.accounting.directory import apply_operations, ensure_content
 from slurmbridge.accounting.ledger import Ledger
 from slurmbridge.accounting.queries import Queries
+from slurmbridge.controller import directory_rights
 from slurmbridge.slurm.settings import SlurmConf
 from slurmbridge.views.records import AssociationData, JobRecord
 from slurmbridge.views.session import Identity, Invocation, Reply
@@ -51,6 +52,9 @@ class Stage:
         return await self.queries.ask(kind, **filters)
 
     async def change_accounting(self, caller: Identity, operations: Sequence[Mapping[str, Any]]) -> None:
+        known = self.accounting.users.get(caller.user_name)
+        if not caller.is_admin and (known is None or known.admin_level == "None"):
+            directory_rights.check(caller.user_name, operations, self.accounting)
         await self.ledger.write(apply_operations(self.accounting, operations, self.now_s, actor=caller.user_name))
 
     # session
