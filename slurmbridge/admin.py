@@ -281,10 +281,18 @@ def report_usage(by: Annotated[str, typer.Option("--by", help="account | user | 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def translate(context: typer.Context, script: Annotated[str, typer.Argument(help="A batch script.")],
-              job_id: Annotated[int, typer.Option("--job-id", help="The number its names shall have.")] = 1) -> None:
+              job_id: Annotated[int, typer.Option("--job-id", help="The number its names shall have.")] = 1,
+              slurm_conf: Annotated[Path | None, typer.Option("--slurm-conf", help="The site it is for.")] = None,
+              config: Annotated[str | None, typer.Option("--config", help="slurmbridge.yaml.")] = None) -> None:
     """Prints the Kubernetes objects that a script would become; other options are sbatch's."""
-    from slurmbridge import admin_files
-    raise typer.Exit(admin_files.print_manifests(script, tuple(context.args), job_id))
+    from slurmbridge import admin_manifests
+    from slurmbridge.controller.config import ConfigError, read_config
+    try:
+        settings = read_config(config)
+    except ConfigError as error:
+        fail(str(error))
+    raise typer.Exit(admin_manifests.print_manifests(script, tuple(context.args), job_id, slurm_conf
+                                                     or settings.slurm_conf, settings.kubernetes))
 
 
 @app.command()

@@ -1,27 +1,18 @@
-"""What is done with files without a controller: ``slurmbridge translate``, ``lint``, and cutting a long history."""
+"""What is done with files without a controller: ``slurmbridge lint``, and cutting a long history."""
 from __future__ import annotations
 
 import contextlib
-import grp
 import os
-import pwd
 import re
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
+from slurmbridge.admin_manifests import any_site
 from slurmbridge.slurm.conf import ConfError, read_conf
 from slurmbridge.slurm.conf_lint import lint as lint_conf
 from slurmbridge.slurm.settings import SlurmConf
-from slurmbridge.translate.call import Call, ClientError
-from slurmbridge.translate.containers import ContainerError
 from slurmbridge.translate.lint import lint_script
-from slurmbridge.translate.manifest import manifests
-from slurmbridge.translate.request import build_requests
 
 PIECE_BYTES = 32 << 20
 _JOB_LINE = re.compile(rb"\d+(_\d+|_\[[^|\t]*\]|\+\d+)?[|\t]")
@@ -68,47 +59,6 @@ def _cut(path: str, piece: str, limit: int) -> Iterator[str]:
         yield piece
 
 
-def print_manifests(script: str, options: tuple[str, ...], job_id: int) -> int:
-    """Prints YAML; the exit code of sbatch where it would refuse the script."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_")}
-    uid, gid = os.getuid(), os.getgid()
-    call = Call("sbatch", (*options, script), env, os.getcwd(), 0o022, uid, gid, _user(uid), _group(gid),
-                os.uname().nodename.split(".")[0], {}, time.time(), any_site())
-    try:
-        submission = build_requests(call, lambda path: Path(path).read_bytes(), sys.stdin.buffer.read)
-    except ClientError as error:
-        sys.stderr.write(error.stderr_text)
-        return error.exit_code
-    sys.stderr.write(submission.stderr)
-    try:
-        objects = [made for offset, request in enumerate(submission.requests)
-                   for made in manifests(request, job_id + offset)]
-    except ContainerError as error:
-        sys.stderr.write(f"slurmbridge: error: {error}\n")
-        return 1
-    print(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True), end="")
-    return 0
-
-
-def any_site() -> SlurmConf:
-    """What a script is read for when no slurm.conf is given: a site with GPUs."""
-    return SlurmConf(gres_types=("gpu",))
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def _group(gid: int) -> str:
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
-
-
 def print_lint(file: Path, slurm_conf: Path | None) -> None:
     """The report on a slurm.conf, or on a script (it begins with ``#!``). Raises FileError."""
     try:
@@ -135,8 +85,8 @@ def _print_conf(file: Path) -> None:
     for path, line, text in conf.notes:
         _say(f"{path}:{line}: {text}")
     unused = lint_conf(conf)
-    for key, value, line, meaning in unused:
-        place = f"{file}:{line}" if line else str(file)
+    for key, value, path, line, meaning in unused:
+        place = f"{path}:{line}" if line else path
         _say(f"{place}: {key}={value}: not used: {meaning}")
     _say(f"{len(conf.nodes)} nodes, {len(conf.partitions)} partitions, {len(conf.notes)} notes, "
          f"{len(unused)} keys not used")

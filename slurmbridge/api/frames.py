@@ -34,7 +34,11 @@ def pack_json(kind: bytes, value: Any) -> bytes:
 
 
 def pack_exit(code: int) -> bytes:
-    return pack(b"X", _U32.pack(code & 0xFFFFFFFF))
+    return pack_number(b"X", code)
+
+
+def pack_number(kind: bytes, number: int) -> bytes:
+    return pack(kind, _U32.pack(number & 0xFFFFFFFF))
 
 
 def pack_read(path: str, limit: int) -> bytes:

@@ -98,6 +98,9 @@ class ClientSession:
             "argv": list(argv), "env": [f"{name}={value}" for name, value in env.items()]}))
         return status
 
+    async def kill_local(self, signal: int) -> None:
+        await self._wire.send(frames.pack_number(b"K", signal))
+
 
 def _cut(kind: bytes, text: str) -> Iterator[bytes]:
     data = frames.encode(text)

@@ -9,7 +9,7 @@ import _signal as signal
 import os
 import select
 import sys
-from errno import EFBIG, EINTR, EINVAL, EIO
+from errno import EACCES, EFBIG, EINTR, EINVAL, EIO, ENOENT, ENOTDIR
 
 from slurmbridge.client import protocol
 
@@ -137,20 +137,39 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             try:
+                os.setpgid(0, 0)
                 if self._foreground:
-                    os.setpgid(0, 0)
                     os.tcsetpgrp(0, os.getpid())
                 signal.set_wakeup_fd(-1)
                 for number in (*FORWARDED, signal.SIGTTOU, signal.SIGPIPE, signal.SIGWINCH, signal.SIGCHLD):
                     signal.signal(number, signal.SIG_DFL)
                 os.execvpe(words[0], words, environment)
             except BaseException as error:
+                missing = isinstance(error, OSError) and error.errno in (ENOENT, ENOTDIR, EACCES)
                 reason = error.strerror if isinstance(error, OSError) else error
-                os.write(2, protocol.raw(f'{command}: error: Unable to exec command "{argv[0]}": {reason}\n'))
-                os._exit(127)
+                text = f'Unable to find command "{argv[0]}"' if missing else (
+                    f'Unable to exec command "{argv[0]}": {reason}')
+                os.write(2, protocol.raw(f"{command}: error: _fork_command: {text}\n"))
+                code = environment.get(b"SLURM_EXIT_ERROR", b"")
+                os._exit(int(code) if code.isdigit() and int(code) else 1)
+        try:                            # noqa: SIM105 (whichever of the two is first: signals go to the group)
+            os.setpgid(self.pid, self.pid)
+        except OSError:
+            pass
         if self._foreground:
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         self._ignored = ignored
+
+    def kill(self, number: int) -> None:
+        """Its process group, and what it has put in the terminal's foreground beside itself."""
+        try:
+            group = os.tcgetpgrp(0) if self._foreground else -1
+            if group > 0 and group not in (self.pid, os.getpgrp()):
+                os.killpg(group, signal.SIGHUP)
+            if number:
+                os.killpg(self.pid, number)
+        except OSError:
+            pass                        # it is ending by itself
 
     def ended(self) -> int | None:
         """The wait status, once it is over."""
@@ -183,7 +202,7 @@ class Exchange:
         self._handlers: dict[bytes, Callable[[bytes], None]] = {
             protocol.OUTPUT: self._output, protocol.ERROR: self._error, protocol.READ: self._read,
             protocol.WRITE: self._write, protocol.WANT_INPUT: self._want_input, protocol.FORWARD: self._forward,
-            protocol.RUN: self._run, protocol.GO: self._go, protocol.EXIT: self._end}
+            protocol.RUN: self._run, protocol.KILL: self._kill, protocol.GO: self._go, protocol.EXIT: self._end}
 
     def run(self) -> int:
         """The exit code. Raises Lost, GoOn or ProtocolError."""
@@ -327,6 +346,11 @@ class Exchange:
             signal.signal(number, signal.SIG_IGN)       # they are the command's, which has the terminal
         sys.stdout.flush()
         self._child = Child(self._command, order["argv"], order["env"])
+
+    def _kill(self, payload: bytes) -> None:
+        number = protocol.unpack_number(payload)
+        if self._child is not None:
+            self._child.kill(number)
 
     def _go(self, payload: bytes) -> None:
         raise GoOn(payload)

@@ -18,7 +18,8 @@ OWN = (b"SLURMBRIDGE_TOKEN", b"SLURMBRIDGE_CA")
 """Variables that are for this client's connection, and are not told."""
 
 REQUEST, ANSWER, INPUT, SIGNAL, SIZE = b"R", b"D", b"i", b"S", b"Z"
-OUTPUT, ERROR, READ, WRITE, WANT_INPUT, FORWARD, RUN, GO, EXIT = b"O", b"E", b"F", b"W", b"I", b"T", b"C", b"G", b"X"
+OUTPUT, ERROR, READ, WRITE, WANT_INPUT = b"O", b"E", b"F", b"W", b"I"
+FORWARD, RUN, KILL, GO, EXIT = b"T", b"C", b"K", b"G", b"X"
 
 
 class ProtocolError(Exception):

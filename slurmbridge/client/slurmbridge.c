@@ -596,12 +596,13 @@ static pid_t run_child(char **argv, char **env)
 	bool foreground = isatty(0);
 	signal(SIGTTOU, foreground ? SIG_IGN : SIG_DFL);
 	pid_t pid = fork();
-	if (pid != 0)
+	if (pid != 0) {
+		setpgid(pid, pid);              /* whichever of the two is first: K signals the group */
 		return pid;
-	if (foreground) {
-		setpgid(0, 0);
-		tcsetpgrp(0, getpid());
 	}
+	setpgid(0, 0);
+	if (foreground)
+		tcsetpgrp(0, getpid());
 	for (const int *number = FORWARDED; *number; number++)
 		signal(*number, SIG_DFL);
 	signal(SIGTTOU, SIG_DFL);
@@ -610,8 +611,22 @@ static pid_t run_child(char **argv, char **env)
 	signal(SIGWINCH, SIG_DFL);
 	environ = env;
 	execvp(argv[0], argv);
-	fprintf(stderr, "%s: error: Unable to exec command \"%s\": %s\n", command, argv[0], strerror(errno));
-	_exit(127);
+	if (errno == ENOENT || errno == ENOTDIR || errno == EACCES)
+		fprintf(stderr, "%s: error: _fork_command: Unable to find command \"%s\"\n", command, argv[0]);
+	else
+		fprintf(stderr, "%s: error: _fork_command: Unable to exec command \"%s\": %s\n", command, argv[0], strerror(errno));
+	const char *code = getenv("SLURM_EXIT_ERROR");
+	_exit(code && atoi(code) > 0 ? atoi(code) : 1);
+}
+
+/* K: the command's process group, and what it has put in the terminal's foreground beside itself. */
+static void signal_child(pid_t child, int number)
+{
+	pid_t group = isatty(0) ? tcgetpgrp(0) : -1;
+	if (group > 0 && group != child && group != getpgrp())
+		killpg(group, SIGHUP);
+	if (number)
+		killpg(child, number);
 }
 
 /* ---- one connection ------------------------------------------------------------------------------------------------ */
@@ -744,6 +759,10 @@ static bool obey(struct exchange *x, char kind, char *payload, size_t length)
 		x->child = run_child(argv, env);
 		return x->child > 0;
 	}
+	case 'K':
+		if (length >= 4 && x->child > 0)
+			signal_child(x->child, (int)number_at(payload, 4));
+		return length >= 4;
 	case 'G':
 		x->go = strdup(payload);
 		return x->go != NULL;

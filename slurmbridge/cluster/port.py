@@ -109,6 +109,9 @@ class Engine(Protocol):
     async def update(self, run: RunId, *, end_by_s: float | None) -> None:
         """The time limit changed."""
         ...
+    async def notify(self, run: RunId, text: str) -> None:
+        """A line of slurmstepd's on the standard error of the batch script, or of srun's where there is none."""
+        ...
     async def step_address(self, run: RunId) -> str:
         """Address of the step daemon of the run's first node."""
         ...

@@ -1,8 +1,10 @@
 """salloc: an allocation for a command on the caller's own machine (salloc(1))."""
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import signal as signals
 from collections.abc import Mapping, Sequence
 
 from slurmbridge.commands import submitting
@@ -11,6 +13,7 @@ from slurmbridge.commands.common import command
 from slurmbridge.slurm import states
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import compress
+from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.views.session import Reply, Session
 
 BELL_DELAY_S = 10.0
@@ -48,10 +51,15 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         variables = {**submission.env, **salloc_variables(jobs, session),
                      "SLURMBRIDGE_STEPD": address, "SLURMBRIDGE_CREDENTIAL": credential}
         program = submission.argv or (env.get("SHELL") or "/bin/sh",)
-        status = await session.run_local(program, variables)
+        running = asyncio.ensure_future(session.run_local(program, variables))
+        watching = asyncio.ensure_future(_watch(session, job_id, request))
+        try:
+            status = await running
+        finally:
+            watching.cancel()
         current = session.views.jobs.get(job_id)
         given = True
-        if current is not None and current.state in states.FINISHED:
+        if current is None or current.state in states.FINISHED:
             return Reply(exit_code=_exit_code(status))
         await _say(session, request.quiet, f"salloc: Relinquishing job allocation {job_id}\n")
         with contextlib.suppress(SlurmError):
@@ -61,6 +69,29 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         if not given:                         # the caller has gone, or nothing came of it
             with contextlib.suppress(SlurmError):
                 await session.acts.signal(session.identity, job_id)
+
+
+async def _watch(session: Session, job_id: int, request: JobRequest) -> None:
+    """While the command runs: what is said to the job, and the end of the allocation, which may end the command."""
+    ended = asyncio.ensure_future(session.acts.wait_job_end(job_id))
+    try:
+        while True:
+            message = asyncio.ensure_future(session.acts.next_message(job_id))
+            try:
+                await asyncio.wait((ended, message), return_when=asyncio.FIRST_COMPLETED)
+                if ended.done():
+                    break
+                await _say(session, request.quiet, f"salloc: {message.result()}\n")
+            finally:
+                message.cancel()
+        if ended.result()[0].state == states.TIMEOUT:
+            text = f"Job {job_id} has exceeded its time limit and its allocation has been revoked."
+        else:
+            text = f"Job allocation {job_id} has been revoked."
+        await _say(session, request.quiet, f"salloc: {text}\n")
+        await session.kill_local(request.kill_command_signal)
+    finally:
+        ended.cancel()
 
 
 async def _ring(session: Session, bell: str, waited_s: float) -> None:
@@ -76,4 +107,7 @@ async def _say(session: Session, quiet: bool, text: str) -> None:
 
 
 def _exit_code(status: int) -> int:
-    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1
+    """The command's own; 0 where a signal that users send ended it."""
+    if os.WIFEXITED(status):
+        return os.waitstatus_to_exitcode(status)
+    return 0 if os.WTERMSIG(status) in (signals.SIGHUP, signals.SIGINT, signals.SIGQUIT, signals.SIGKILL) else 1

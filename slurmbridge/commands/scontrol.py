@@ -4,11 +4,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from slurmbridge.commands import scontrol_acts, scontrol_show, scontrol_update
+from slurmbridge.commands import scontrol_daemons as daemons
 from slurmbridge.commands.common import VERSION_LINE, Stop, check_clusters, command, parse_options, refuse_json, uid_of
 from slurmbridge.commands.scontrol_call import NAME, Call, starts
 from slurmbridge.commands.scontrol_config import ping_text
 from slurmbridge.commands.scontrol_help import HELP
 from slurmbridge.commands.scontrol_refused import refused
+from slurmbridge.commands.scontrol_talk import converse
 from slurmbridge.slurm import errors, states
 from slurmbridge.slurm.durations import format_seconds
 from slurmbridge.slurm.errors import SlurmError
@@ -33,7 +35,8 @@ def _read_options(call: Call, argv: Sequence[str]) -> list[str]:
     call.future = "SCONTROL_FUTURE" in call.env
     words: list[str] = []
     clusters = call.env.get("SLURM_CLUSTERS", "")
-    for key, value in parse_options(NAME, argv, OPTIONS, operands=words):
+    end = _options_end(argv)
+    for key, value in parse_options(NAME, argv[:end], OPTIONS, operands=words):
         if key == "a":
             call.show_all = True
         elif key == "d":
@@ -61,7 +64,17 @@ def _read_options(call: Call, argv: Sequence[str]) -> list[str]:
             raise refuse_json(NAME, f"--{key}")
     if clusters:
         call.err.append(check_clusters(NAME, clusters, own))
-    return words
+    return [*words, *argv[end:]]
+
+
+def _options_end(argv: Sequence[str]) -> int:
+    """Options stand everywhere, but not after setdebug and setdebugflags, whose flags look like them."""
+    for at, word in enumerate(argv):
+        if word[:8].lower() == "setdebug":
+            return at
+        if not word.startswith("-"):
+            break
+    return len(argv)
 
 
 @command
@@ -70,9 +83,10 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     call = Call(session, env)
     words = _read_options(call, argv)
     call.restyle()
-    if not words:
-        raise Stop.error(NAME, "interactive mode is not offered; give a command (scontrol --help)")
-    await _command(call, words)
+    if words:
+        await _command(call, words)
+    else:
+        await converse(call, _command)
     return call.reply()
 
 
@@ -86,9 +100,9 @@ async def _command(call: Call, words: Sequence[str]) -> None:
     call.fail(f"invalid keyword: {words[0]}")
 
 
-def _too_many(call: Call, words: Sequence[str], most: int) -> bool:
+def _too_many(call: Call, words: Sequence[str], most: int, text: str = "too many arguments for keyword:{0}") -> bool:
     if len(words) > most:
-        call.fail(f"too many arguments for keyword:{words[0]}")
+        call.fail(text.format(words[0]))
         return True
     return False
 
@@ -172,13 +186,12 @@ async def _wait_job(call: Call, words: Sequence[str]) -> None:
         call.exit_code = 1
         call.err.append(f"Invalid job_id {words[1]}")
         return
-    try:
-        job = await call.session.acts.wait_job_start(job_id)
-    except SlurmError:
+    job = call.session.views.jobs.get(job_id)
+    if job is None:
         call.fail(f"{NAME}: Problem running job {job_id}")
-        return
-    if job.state in states.FINISHED:
-        call.fail(f"{NAME}: Problem running job {job_id}")
+    elif job.state not in (states.RUNNING, states.SUSPENDED) or (
+            (await call.session.acts.wait_job_start(job_id)).state in states.FINISHED):
+        call.fail(f"{NAME}: Job {job_id} no longer running")
     else:
         call.err.append(f"{NAME}: Nodes are ready for job {job_id}\n")
 
@@ -189,25 +202,45 @@ async def _help(call: Call, words: Sequence[str]) -> None:
 
 
 async def _flag(call: Call, words: Sequence[str]) -> None:
-    """all, details, hide, oneliner, quiet, verbose, exit, quit: they set what would hold for the next command."""
-    _too_many(call, words, 1)
+    """all, details, hide, oneliner, quiet, verbose, exit, quit: what holds for the commands that follow."""
+    name = next(name for name, least, _ in _COMMANDS if starts(words[0], name, least))
+    if name == "all":
+        call.show_all = True
+    elif name == "hide":
+        call.show_all = call.details = False
+    elif name == "details":
+        call.details = call.details or not _too_many(call, words, 1)
+    else:
+        _too_many(call, words, 1, *(["too many arguments for {0} keyword"] if name == "verbose" else []))
+        call.one_line = call.one_line or name == "oneliner"
+        call.leaves = name in ("exit", "quit")
+        if name in ("quiet", "verbose"):
+            call.quiet, call.verbose = name == "quiet", name == "verbose"
+
+
+async def _cluster(call: Call, words: Sequence[str]) -> None:
+    """There is one."""
+    if len(words) > 1:
+        call.err.append(check_clusters(NAME, words[1], call.session.views.conf.cluster_name))
 
 
 Act = Callable[[Call, Sequence[str]], Awaitable[None]]
 # (name, letters that must be typed; 0: whatever begins with the name), in scontrol's order: the first match counts
 _COMMANDS: tuple[tuple[str, int, Act], ...] = (
-    ("all", 2, _flag), ("cancel_reboot", 3, refused), ("completing", 2, _completing), ("cluster", 2, _flag),
-    ("create", 2, scontrol_update.create), ("details", 1, _flag), ("errnumstr", 2, _error_text),
-    ("errnostr", 2, _error_text), ("exit", 2, _flag), ("getaddrs", 8, refused), ("gethost", 7, refused),
-    ("hash_file", 15, refused), ("hash", 9, refused), ("help", 2, _help), ("hide", 2, _flag), ("oneliner", 1, _flag),
-    ("pidinfo", 3, refused), ("ping", 3, _ping), ("power", 2, refused), ("quiet", 4, _flag), ("quit", 4, _flag),
-    ("reboot_nodes", 3, refused), ("reconfigure", 3, _reconfigure), ("requeue", 3, _requeue),
-    ("requeuehold", 0, _requeue_hold), ("hold", 0, scontrol_acts.hold), ("uhold", 0, scontrol_acts.hold),
-    ("release", 3, scontrol_acts.hold), ("suspend", 2, scontrol_acts.suspend), ("resume", 3, scontrol_acts.suspend),
-    ("top", 3, scontrol_acts.top), ("token", 3, refused), ("wait_job", 2, _wait_job), ("setdebugflags", 9, refused),
-    ("fsdampeningfactor", 3, refused), ("fairsharedampeningfactor", 3, refused), ("setdebug", 2, refused),
-    ("schedloglevel", 3, refused), ("show", 3, scontrol_show.show), ("write", 5, scontrol_acts.write),
-    ("takeover", 8, refused), ("shutdown", 8, _shutdown), ("update", 1, scontrol_update.update),
-    ("delete", 1, scontrol_update.delete), ("verbose", 4, _flag), ("version", 4, _show_version),
-    ("listpids", 1, refused), ("listjobs", 1, refused), ("liststeps", 1, refused), ("getent", 6, refused),
+    ("all", 2, _flag), ("cancel_reboot", 3, daemons.cancel_reboot), ("completing", 2, _completing),
+    ("cluster", 2, _cluster), ("create", 2, scontrol_update.create), ("details", 1, _flag),
+    ("errnumstr", 2, _error_text), ("errnostr", 2, _error_text), ("exit", 2, _flag),
+    ("getaddrs", 8, daemons.addresses), ("gethost", 7, refused), ("hash_file", 15, refused), ("hash", 9, refused),
+    ("help", 2, _help), ("hide", 2, _flag), ("oneliner", 1, _flag), ("pidinfo", 3, refused), ("ping", 3, _ping),
+    ("power", 2, daemons.power), ("quiet", 4, _flag), ("quit", 4, _flag), ("reboot_nodes", 3, daemons.reboot),
+    ("reconfigure", 3, _reconfigure), ("requeue", 3, _requeue), ("requeuehold", 0, _requeue_hold),
+    ("hold", 0, scontrol_acts.hold), ("uhold", 0, scontrol_acts.hold), ("release", 3, scontrol_acts.hold),
+    ("suspend", 2, scontrol_acts.suspend), ("resume", 3, scontrol_acts.suspend), ("top", 3, scontrol_acts.top),
+    ("token", 3, daemons.token), ("wait_job", 2, _wait_job), ("setdebugflags", 9, daemons.set_debug_flags),
+    ("fsdampeningfactor", 3, daemons.dampening_factor), ("fairsharedampeningfactor", 3, daemons.dampening_factor),
+    ("setdebug", 2, daemons.set_debug), ("schedloglevel", 3, daemons.sched_log_level),
+    ("show", 3, scontrol_show.show), ("write", 5, scontrol_acts.write), ("takeover", 8, daemons.take_over),
+    ("shutdown", 8, _shutdown), ("update", 1, scontrol_update.update), ("delete", 1, scontrol_update.delete),
+    ("verbose", 4, _flag), ("version", 4, _show_version), ("listpids", 1, refused),
+    ("listjobs", 1, daemons.list_running), ("liststeps", 1, daemons.list_running), ("getent", 6, refused),
     ("notify", 1, scontrol_acts.notify), ("callerid", 3, refused))

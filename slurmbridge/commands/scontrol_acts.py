@@ -4,9 +4,8 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from slurmbridge.commands.common import holds_task
 from slurmbridge.commands.scontrol_call import Call, starts
-from slurmbridge.slurm import errors, states
+from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import HostlistError, expand
 from slurmbridge.views.records import JobRecord
@@ -222,43 +221,19 @@ async def suspend(call: Call, argv: Sequence[str]) -> None:
 
 
 async def top(call: Call, argv: Sequence[str]) -> None:
-    """top JOBS: who may not, or what cannot be moved, is refused as in Slurm; the rest is not offered."""
+    """top JOBS."""
     if len(argv) != 2:
         call.complain(f"too {'few' if len(argv) < 2 else 'many'} arguments for keyword:{argv[0]}")
         return
-    job = _without(argv[1], "jobid=", "job=")
-    call.complain(f"{errors.strerror(_why_not_top(call, job))} for job {job}")
-
-
-def _why_not_top(call: Call, text: str) -> int:
-    """An operator, and with SchedulerParameters=enable_user_top a user, moves pending jobs that are not held."""
-    views, identity = call.session.views, call.session.identity
-    user = views.accounting.users.get(identity.user_name)
-    operator = identity.is_admin or (user is not None and user.admin_level in ("Operator", "Administrator"))
-    if not operator and "enable_user_top" not in views.conf.scheduler_parameters:
-        return errors.ESLURM_ACCESS_DENIED
-    codes = []
-    for one in text.split(","):
-        head, _, task = one.partition("_")
-        number = int(head) if head.isdigit() else 0
-        found = [job for job in views.array_tasks(number) if holds_task(job, int(task))] if task.isdigit() \
-            else [views.jobs[number]] if number in views.jobs and task in ("", "*") else []
-        if not found:
-            return errors.ESLURM_INVALID_JOB_ID
-        codes.append(_why_job_stays(found[0]))
-    return errors.ESLURM_NOT_SUPPORTED if errors.ESLURM_NOT_SUPPORTED in codes else codes[-1]
-
-
-def _why_job_stays(job: JobRecord) -> int:
-    if job.state != states.PENDING:
-        return errors.ESLURM_JOB_NOT_PENDING
-    if "," in job.partition:
-        return errors.ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE
-    return errors.ESLURM_JOB_HELD if job.priority == 0 else errors.ESLURM_NOT_SUPPORTED
+    jobs = _without(argv[1], "jobid=", "job=")
+    try:
+        await call.session.acts.move_to_top(call.session.identity, jobs)
+    except SlurmError as error:
+        call.complain(f"{error.text} for job {jobs}")
 
 
 async def notify(call: Call, argv: Sequence[str]) -> None:
-    """notify JOB TEXT: nobody listens to a job that waits or is over; a running one cannot be written to here."""
+    """notify JOB TEXT…"""
     if len(argv) < 3:
         call.fail(f"too few arguments for keyword:{argv[0]}")
         return
@@ -266,17 +241,10 @@ async def notify(call: Call, argv: Sequence[str]) -> None:
     if digits is None:
         call.fail(f"Invalid job_id {argv[1]}job notify failure: {errors.strerror(0)}")
         return
-    job = call.session.views.jobs.get(int(digits[0]))
-    identity = call.session.identity
-    if job is None:
-        code = errors.ESLURM_INVALID_JOB_ID
-    elif identity.uid != job.uid and not identity.is_admin:
-        code = errors.ESLURM_USER_ID_MISSING
-    elif job.state == states.PENDING:
-        code = errors.ESLURM_DISABLED
-    else:
-        code = errors.ESLURM_NOT_SUPPORTED if job.state == states.RUNNING else errors.ESLURM_ALREADY_DONE
-    call.fail(f"job notify failure: {errors.strerror(code)}")
+    try:
+        await call.session.acts.notify(call.session.identity, int(digits[0]), " ".join(argv[2:]))
+    except SlurmError as error:
+        call.fail(f"job notify failure: {error.text}")
 
 
 # ------------------------------------------------------------------------------------------------------------ write

@@ -39,6 +39,7 @@ class Call:
     future: bool = False
     quiet: bool = False
     verbose: bool = False
+    leaves: bool = False                      # exit or quit was said
     out: list[str] = field(default_factory=list)
     err: list[str] = field(default_factory=list)
     exit_code: int = 0
@@ -52,8 +53,8 @@ class Call:
             self.env.get("SLURM_BITSTR_LEN")))
 
     def restyle(self) -> None:
-        """Takes over -o and -d."""
-        self.style = Style(self.style.now_s, self.style.show_time, self.one_line, self.details,
+        """Takes over -o and -d, and the time."""
+        self.style = Style(self.session.now(), self.style.show_time, self.one_line, self.details,
                            self.style.array_text_length)
 
     @property
@@ -95,6 +96,14 @@ class Call:
         self.details_of(error)
         code = errors.ESLURM_USER_ID_MISSING if error.code == errors.ESLURM_ACCESS_DENIED else error.code
         self.fail(f"{what}: {error.text if code == error.code else errors.strerror(code)}")
+
+    async def flush(self) -> None:
+        """Shows what was said so far."""
+        out, err, self.out, self.err = "".join(self.out), "".join(self.err), [], []
+        if out:
+            await self.session.write_stdout(out)
+        if err:
+            await self.session.write_stderr(err)
 
     def reply(self) -> Reply:
         return Reply("".join(self.out), "".join(self.err), self.exit_code)

@@ -114,7 +114,7 @@ class JobLines:
             yield f"HetJobIdSet={array.ranges(job.het_job_ids)}"
         yield (f"UserId={job.user_name or user_name(job.uid)}({job.uid}) "
                f"GroupId={job.group_name or group_name(job.gid)}({job.gid}) "
-               f"MCS_label={self.request.mcs_label or 'N/A'}")
+               f"MCS_label={'N/A' if self.request.mcs_label is None else self.request.mcs_label}")
         wckey = f" WCKey={null(job.wckey)}" if self._tracks_wckey() else ""
         yield f"Priority={job.priority} Nice={job.nice} Account={null(job.account)} QOS={qos_text(job)}{wckey}"
 

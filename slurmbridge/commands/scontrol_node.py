@@ -30,7 +30,7 @@ def _node_hardware(node: NodeRecord, views: Views, style: Style) -> Iterator[str
            f"CPULoad={node.cpu_load or 0:.2f}")
     features = null(",".join(node.features))
     yield f"AvailableFeatures={features}"
-    yield f"ActiveFeatures={features}"
+    yield f"ActiveFeatures={features if node.active_features is None else ','.join(node.active_features)}"
     yield f"Gres={null(node_view.gres_text(node))}"
     if style.details:
         used = node_view.gres_used(node, views.conf)

@@ -1,4 +1,4 @@
-"""Commands of scontrol for daemons, power or logs that are not here: refused, after their arguments are counted."""
+"""Commands of scontrol about slurmds' processes and secrets: refused, after their arguments are counted."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,14 +12,9 @@ _MANY = "too many arguments for keyword:{0}"
 _ANY = 1 << 31
 # letters it begins with → (fewest arguments, what is said of fewer, most arguments, what is said of more)
 _COUNTS: dict[str, tuple[int, str, int, str]] = {
-    "cancel": (1, _MISSING, 1, _MANY), "getaddrs": (1, "one argument required for keyword:{0}",
-                                                     1, "one argument required for keyword:{0}"),
     "gethost": (2, "two arguments required for keyword:{0}", 2, "two arguments required for keyword:{0}"),
-    "hash": (1, _MISSING, 2, _MANY), "pid": (1, _MISSING, 1, _MANY), "po": (2, _FEW, 3, _MANY),
-    "reb": (1, "Missing node list. Specify ALL|<NodeList>", 1, _MANY),
-    "setdebugf": (1, _FEW, _ANY, ""), "se": (1, _FEW, 2, _MANY), "sch": (1, _FEW, 1, _MANY),
-    "fs": (1, _FEW, 1, _MANY), "fai": (1, _FEW, 1, _MANY), "take": (0, "", 1, "takeover: too many arguments"),
-    "listj": (0, "", 1, _MANY), "lists": (0, "", 1, _MANY), "l": (0, "", 2, _MANY), "cal": (4, _FEW, 5, _MANY)}
+    "hash": (1, _MISSING, 2, _MANY), "pid": (1, _MISSING, 1, _MANY), "l": (0, "", 2, _MANY),
+    "cal": (4, _FEW, 5, _MANY)}
 
 
 async def refused(call: Call, words: Sequence[str]) -> None:

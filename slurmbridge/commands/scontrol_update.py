@@ -12,17 +12,16 @@ from slurmbridge.commands.common import holds_task, uid_of
 from slurmbridge.commands.scontrol_acts import on_jobs, written_id
 from slurmbridge.commands.scontrol_call import Call, Refused, Void, starts
 from slurmbridge.commands.scontrol_partition import create_partition, update_partition
+from slurmbridge.commands.scontrol_update_conf import CONF_KEYS, update_conf, update_step
 from slurmbridge.commands.scontrol_update_node import update_node
 from slurmbridge.slurm import durations, errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.views.records import JobRecord
 
-_REFUSED_ENTITIES = (("StepId", 4), ("SlurmctldDebug", 2), ("SuspendExcNodes", 11), ("SuspendExcParts", 11),
-                     ("SuspendExcStates", 11))
 NICE_MOST = 0x80000000 - 3
-NO_PRIORITY = 0xFFFFFFFE
-_NUMBER = re.compile(r"[ \t]*\+?(0[xX][0-9a-fA-F]+|[0-9]+)\Z")
+_TOO_LARGE = {"u16": 0xFFFE, "u32": 0xFFFFFFFE, "u64": 0xFFFFFFFFFFFFFFFE}
+_NUMBER = re.compile(r"(?:[ \t\n\v\f\r]*[+-]?[0-9]+)?\Z")
 
 
 async def update(call: Call, argv: Sequence[str]) -> None:
@@ -41,8 +40,10 @@ async def update(call: Call, argv: Sequence[str]) -> None:
             await update_node(call, words)
         elif any(starts(tag, "PartitionName", 3) for tag in tags):
             await update_partition(call, words)
-        elif any(starts(tag, name, least) for tag in tags for name, least in _REFUSED_ENTITIES):
-            call.fail("slurm_update error: " + errors.strerror(errors.ESLURM_NOT_SUPPORTED))
+        elif any(starts(tag, "StepId", 4) for tag in tags):
+            update_step(call, words)
+        elif any(starts(tag, name, least) for tag in tags for name, least in CONF_KEYS):
+            await update_conf(call, words)
         else:
             call.fail('No valid entity in update command\nInput line must include "NodeName", "PartitionName", '
                       '"Reservation", "JobId", or "SlurmctldDebug"')
@@ -106,11 +107,21 @@ async def delete(call: Call, argv: Sequence[str]) -> None:
         except SlurmError as error:
             call.refused(f"delete_partition {words[0]}", error)
     elif starts(tag, "NodeName", 3):
-        call.fail(f"delete_node {words[0]}: {errors.strerror(errors.ESLURM_NOT_SUPPORTED)}")
+        _delete_node(call, words[0], value)
     elif starts(tag, "ReservationName", 3):
         await scontrol_reservation.delete(call, words[0], value)
     else:
         call.fail(f"Invalid deletion entity: {words[0]}")
+
+
+def _delete_node(call: Call, word: str, text: str) -> None:
+    """Nodes belong to slurm.conf or the engine: none is taken away by scontrol."""
+    code = errors.ESLURM_USER_ID_MISSING
+    if call.session.identity.is_admin:
+        known = text in call.session.views.nodes
+        code = errors.ESLURM_INVALID_NODE_STATE if known else errors.ESLURM_INVALID_NODE_NAME
+        call.error(f"failed to delete nodes {text}")
+    call.fail(f"delete_node {word}: {errors.strerror(code)}")
 
 
 # ------------------------------------------------------------------------------------------------------------ jobs
@@ -122,19 +133,19 @@ _JOB_KEYS: tuple[tuple[tuple[str, ...], int, str, str], ...] = (
     (("Comment",), 3, "comment", "text"), (("Clusters",), 8, "clusters", "text"),
     (("ClusterFeatures",), 8, "clusterfeatures", "text"), (("DelayBoot",), 5, "delayboot", "seconds"),
     (("Extra",), 3, "extra", "text"), (("TimeLimit",), 5, "timelimit", "limit"),
-    (("TimeMin",), 5, "timemin", "minutes"), (("Priority",), 2, "priority", "number"), (("Nice",), 2, "nice", "nice"),
-    (("CPUsPerTask",), 9, "cpuspertask", "number"), (("CpusPerTres",), 9, "cpuspertres", "text"),
-    (("NumCPUs",), 6, "numcpus", "range"), (("NumTasks", "ReqProcs"), 8, "numtasks", "number"),
-    (("Requeue",), 4, "requeue", "number"), (("ReqNodes", "NumNodes"), 8, "numnodes", "nodes"),
-    (("ReqSockets",), 4, "reqsockets", "number"), (("ReqCores",), 4, "reqcores", "number"),
-    (("TasksPerNode",), 2, "taskspernode", "number"), (("ReqThreads",), 4, "reqthreads", "number"),
-    (("MinCPUsNode",), 4, "mincpusnode", "number"), (("MinMemoryNode",), 10, "minmemorynode", "number"),
-    (("MinMemoryCPU",), 10, "minmemorycpu", "number"), (("MinTmpDiskNode",), 5, "mintmpdisknode", "number"),
+    (("TimeMin",), 5, "timemin", "minutes"), (("Priority",), 2, "priority", "u32"), (("Nice",), 2, "nice", "nice"),
+    (("CPUsPerTask",), 9, "cpuspertask", "u16"), (("CpusPerTres",), 9, "cpuspertres", "text"),
+    (("NumCPUs",), 6, "numcpus", "range"), (("NumTasks", "ReqProcs"), 8, "numtasks", "u32"),
+    (("Requeue",), 4, "requeue", "u16"), (("ReqNodes", "NumNodes"), 8, "numnodes", "nodes"),
+    (("ReqSockets",), 4, "reqsockets", "u16"), (("ReqCores",), 4, "reqcores", "u16"),
+    (("TasksPerNode",), 2, "taskspernode", "u16"), (("ReqThreads",), 4, "reqthreads", "u16"),
+    (("MinCPUsNode",), 4, "mincpusnode", "u16"), (("MinMemoryNode",), 10, "minmemorynode", "u64"),
+    (("MinMemoryCPU",), 10, "minmemorycpu", "u64"), (("MinTmpDiskNode",), 5, "mintmpdisknode", "u32"),
     (("Partition",), 2, "partition", "text"), (("QOS",), 2, "qos", "text"),
     (("ReservationName",), 3, "reservationname", "text"), (("Name",), 2, "name", "text"),
     (("JobName",), 4, "name", "text"), (("WCKey",), 1, "wckey", "text"), (("StdErr",), 6, "stderr", "text"),
     (("StdIn",), 5, "stdin", "text"), (("StdOut",), 6, "stdout", "text"), (("Switches",), 5, "switches", "switches"),
-    (("wait-for-switch",), 5, "wait-for-switch", "number"), (("OverSubscribe", "Shared"), 2, "oversubscribe", "yes"),
+    (("wait-for-switch",), 5, "wait-for-switch", "u32"), (("OverSubscribe", "Shared"), 2, "oversubscribe", "yes"),
     (("Contiguous",), 3, "contiguous", "yes"), (("CoreSpec",), 4, "corespec", "spec"),
     (("MemPerTres",), 5, "mempertres", "text"), (("ThreadSpec",), 4, "threadspec", "spec"),
     (("TresBind",), 5, "tresbind", "text"), (("TresFreq",), 5, "tresfreq", "text"),
@@ -207,15 +218,15 @@ class _JobUpdate:
     def value(self, name: str, key: str, kind: str, value: str) -> str | None:
         """The checked value; None for a time that is none (said so, and passed over). Raises Refused."""
         call = self.call
-        if kind == "number" and not (_NUMBER.match(value) and (key != "priority" or int(value, 0) < NO_PRIORITY)):
-            raise self.refuse(f"Invalid {_LABELS.get(key, name)} value: {value}")
-        elif kind == "nice":
+        if kind in _TOO_LARGE:
+            return self.number(name, key, value, kind)
+        if kind == "nice":
             number = _leading(value)
             if abs(number) > NICE_MOST:
                 raise self.refuse(f"{name} value out of range (+/- {NICE_MOST}). Value ignored")
             return str(number)
         elif kind == "throttle":
-            if _leading(value) < 0:
+            if not 0 <= _leading(value) <= 0x7FFFFFFF:
                 raise self.refuse("Invalid ArrayTaskThrottle value")
             return str(_leading(value))
         elif kind in ("seconds", "minutes"):
@@ -224,13 +235,17 @@ class _JobUpdate:
                 raise self.refuse(f"Invalid {name} value")
             return str(found) if kind == "seconds" else value
         elif kind == "range":
-            match = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", value)
+            match = re.fullmatch(r"\s*\+?([0-9]+)(?:-([0-9]+))?", value)
             if not match:
                 call.error(f'Invalid numeric value "{value}" for {name}.')
-            if not match or int(match[1]) < 1 or int(match[2] or match[1]) < int(match[1]):
+            elif int(match[1]) > 0x7FFFFFFF:
+                call.error(f"Numeric argument ({value}) too large for {name}.")
+            if not match or not 0 < int(match[1]) <= 0x7FFFFFFF or int(match[2] or match[1]) < int(match[1]):
                 raise self.refuse(f"Invalid {name} value: {value}")
+            return value.strip()
         elif kind == "nodes":
-            if value.upper() != "ALL" and not re.fullmatch(r"[0-9]+[kKmM]?(-[0-9]+[kKmM]?)?", value):
+            value = value.lstrip()
+            if value.upper() != "ALL" and not re.fullmatch(r"\+?[0-9]{1,10}[kKmM]?(-[0-9]{1,10}[kKmM]?)?", value):
                 call.err.append(f'scontrol: error: "{value}" is not a valid node count\n')
                 raise Void
             low, dash, high = value.partition("-")
@@ -241,8 +256,7 @@ class _JobUpdate:
         elif kind == "yes":
             return self.yes(name, key, value)
         elif kind == "spec":
-            if value not in ("-1", "*") and not _NUMBER.match(value):
-                raise self.refuse(f"Invalid {name} value: {value}")
+            return value if value in ("-1", "*") else self.number(name, key, value, "u16")
         elif kind in ("start", "time"):
             return self.time(value, kind)
         elif kind == "user":
@@ -261,9 +275,14 @@ class _JobUpdate:
             return "yes"
         if starts(value, "NO", 1):
             return "no"
-        if not _NUMBER.match(value):
+        return "yes" if self.number(name, key, value, "u16") != "0" else "no"
+
+    def number(self, name: str, key: str, value: str, kind: str) -> str:
+        """In decimal; nothing at all is 0. Raises Refused."""
+        number = int(value or 0) if _NUMBER.match(value) else -1
+        if not 0 <= number < _TOO_LARGE[kind]:
             raise self.refuse(f"Invalid {_LABELS.get(key, name)} value: {value}")
-        return "yes" if int(value) else "no"
+        return str(number)
 
     def time(self, value: str, kind: str) -> str | None:
         """Epoch seconds, never below now for a start; None, and a line, for what is no time."""

@@ -9,7 +9,9 @@ from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import HostlistError, expand
 
-_NUMBER = re.compile(r"[ \t]*\+?(0[xX][0-9a-fA-F]+|[0-9]+)\Z")
+_NUMBER = re.compile(r"(?:[ \t]*\+?(0[xX][0-9a-fA-F]+|[0-9]+))?\Z")
+_BINDINGS = ("off", "none", "board", "boards", "socket", "sockets", "ldom", "ldoms", "core", "cores", "thread",
+             "threads")
 _NODE_KEYS = (("NodeAddr", 5), ("NodeHostName", 5), ("NodeName", 1), ("ActiveFeatures", 3), ("CertToken", 1),
               ("CpuBind", 7), ("Extra", 1), ("Features", 1), ("AvailableFeatures", 3), ("Gres", 1), ("InstanceId", 9),
               ("InstanceType", 9), ("Weight", 1), ("Comment", 2), ("Reason", 1), ("ResumeAfter", 1), ("State", 1),
@@ -36,6 +38,13 @@ async def update_node(call: Call, words: Sequence[str]) -> None:
             names = value
         elif key == "state":
             changes[key] = _node_state(call, value, word)
+        elif key == "cpubind" and value and value.lower() not in _BINDINGS:
+            call.error(f"Invalid input {word}")
+            raise Refused
+        elif key == "certtoken":
+            continue                          # there are no certificates to renew
+        elif key == "weight" and not value:
+            changes[key] = "0"
         elif key in ("weight", "resumeafter") and not _NUMBER.match(value) and (key, value) != ("resumeafter", "-1"):
             call.error(f"Invalid value {word} for {'Weight' if key == 'weight' else 'ResumeAfter'}")
             raise Refused
@@ -51,6 +60,8 @@ async def update_node(call: Call, words: Sequence[str]) -> None:
         call.fail("No changes specified")
         return
     try:
+        if not call.session.identity.is_admin:
+            raise SlurmError(errors.ESLURM_ACCESS_DENIED)
         await call.session.acts.update_node(call.session.identity, _node_names(call, names), changes)
     except SlurmError as error:
         call.refused("slurm_update error", error)

@@ -127,7 +127,8 @@ _PARTITION_KEYS: dict[str, Callable[[PartitionRecord], Any]] = {
     "priorityjobfactor": lambda p: p.priority_job_factor, "maxcpuspernode": lambda p: p.max_cpus_per_node}
 _NODE_KEYS: dict[str, Callable[[NodeFacts], Any]] = {
     "nodehost": lambda f: f.record.host_name or f.record.name, "nodeaddr": lambda f: f.record.address,
-    "extra": lambda f: f.record.extra, "features": lambda f: f.features, "features_act": lambda f: f.features,
+    "extra": lambda f: f.record.extra, "features": lambda f: f.features,
+    "features_act": lambda f: ",".join(f.record.usable_features),
     "gres": lambda f: f.gres, "gresused": lambda f: f.gres_used, "comment": lambda f: f.record.comment,
     "reason": lambda f: f.reason, "timestamp": lambda f: f.reason_s, "user": lambda f: f.reason_uid,
     "userlong": lambda f: f.reason_uid, "state": lambda f: node_states.shown(f.state),
@@ -228,7 +229,7 @@ _FACTOR = _partition(lambda p: p.priority_job_factor, 0)
 _SORT_KEYS: dict[str, Callable[[Row], Any]] = {
     "a": _partition(lambda p: _STATE_ORDER.get(p.state, 0), 0),
     "A": lambda row: row.nodes_alloc, "F": lambda row: row.nodes_alloc, "D": lambda row: len(row.nodes),
-    "b": _first(lambda f: f.features or "", ""), "f": _first(lambda f: f.features or "", ""),
+    "b": _first(lambda f: ",".join(f.record.usable_features), ""), "f": _first(lambda f: f.features or "", ""),
     "E": _first(lambda f: f.reason or "", ""), "H": _first(lambda f: f.reason_s, 0.0),
     "u": _first(lambda f: f.reason_uid, 0), "U": _first(lambda f: f.reason_uid, 0),
     "t": _first(lambda f: f.state, 0), "T": _first(lambda f: f.state, 0),

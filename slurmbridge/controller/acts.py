@@ -5,6 +5,7 @@ Changes are made without awaiting in between, so an act is whole or not at all w
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal as signals
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,8 +17,10 @@ from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.node_updates import NodeUpdates, PartitionUpdates
 from slurmbridge.controller.reservation_updates import ReservationUpdates
 from slurmbridge.controller.submission import Submission
+from slurmbridge.controller.talks import JobTalks
+from slurmbridge.controller.top import move_to_top
 from slurmbridge.controller.transitions import Event, Phase, phase_of
-from slurmbridge.controller.update_keys import KEYS
+from slurmbridge.controller.update_keys import KEYS, ORDER
 from slurmbridge.controller.world import World
 from slurmbridge.slurm import errors, states
 from slurmbridge.slurm.errors import SlurmError
@@ -27,12 +30,12 @@ from slurmbridge.views.records import JobRecord
 from slurmbridge.views.session import Identity, Invocation, SubmitResult, WillRun
 
 
-class ControllerActs:
+class ControllerActs(JobTalks):
     """``views.session.Acts`` over the world. ``service`` offers what concerns the controller as a whole."""
 
     def __init__(self, world: World, life: JobLife, submission: Submission, node_updates: NodeUpdates,
                  partition_updates: PartitionUpdates, reservations: ReservationUpdates, service: Any) -> None:
-        self._world = world
+        super().__init__(world)
         self._life = life
         self._submission = submission
         self._nodes = node_updates
@@ -199,7 +202,7 @@ class ControllerActs:
             access.check_whole_array(job, self._world)
 
         def act(record: JobRecord) -> None:
-            JobUpdate(self._world, self._submission, caller, record).run(changes, KEYS)
+            JobUpdate(self._world, self._submission, caller, record).run(changes, KEYS, ORDER)
         await self._each(caller, job, act, errors.ESLURM_USER_ID_MISSING)
 
     async def hold(self, caller: Identity, job: str, *, user_hold: bool = False) -> None:
@@ -237,6 +240,10 @@ class ControllerActs:
             access.tell_tasks(array_id, records, refused, missing)
         elif records[-1].job_id in refused:
             raise refused[records[-1].job_id]
+
+    async def move_to_top(self, caller: Identity, jobs: str) -> None:
+        move_to_top(self._world, caller, jobs)
+        await self._durable()
 
     async def requeue(self, caller: Identity, job: str, *, hold: bool = False, special_exit: bool = False) -> None:
         def act(record: JobRecord) -> None:
@@ -343,28 +350,6 @@ class ControllerActs:
         await self._service.books.load_archive(path)
 
     # --- waiting
-    async def wait_job_start(self, job_id: int) -> JobRecord:
-        world = self._world
-        while True:
-            changed = world.watch(job_id)
-            job = world.jobs.get(job_id)
-            if job is None:
-                raise SlurmError(errors.ESLURM_INVALID_JOB_ID)
-            parts = world.jobs.het_components(job)
-            if all(phase_of(one) in (Phase.RUNNING, Phase.SUSPENDED) for one in parts) or any(
-                    one.state in states.FINISHED for one in parts):
-                return job
-            await changed
-
-    async def wait_job_end(self, job_id: int) -> Sequence[JobRecord]:
-        world = self._world
-        while True:
-            changed = world.watch(job_id)
-            records = access.named(str(job_id), world)
-            if all(phase_of(one) is Phase.ENDED for one in records):
-                return records
-            await changed
-
     def _running_job(self, caller: Identity, job_id: int) -> JobRecord:
         """Whose steps the caller may reach. Raises SlurmError."""
         world = self._world
@@ -389,6 +374,11 @@ class ControllerActs:
         return await self._world.engine.look(self._world.run_of(self._running_job(caller, job_id)))
 
     # --- the controller
+    async def set_conf(self, caller: Identity, key: str, value: str) -> None:
+        if not access.is_super_user(caller, self._world):
+            raise SlurmError(errno.EACCES)
+        self._service.set_conf(key, value)
+
     async def reconfigure(self, caller: Identity) -> None:
         self._super(caller)
         self._service.reconfigure()

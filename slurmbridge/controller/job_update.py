@@ -1,11 +1,11 @@
 """One ``scontrol update`` of one job: what its keys change, and how the changes take effect together.
 
-Keys (``update_keys``, ``update_sizes``) note what they change; ``run`` applies all of it, or nothing when one is
-refused. Sizes, shape, priority and queue row follow the request.
+Keys (``update_keys``, ``update_sizes``) note what they change; ``run`` takes them in slurmctld's order and applies what
+was noted before the first that is refused, as slurmctld does. Sizes, shape, priority and queue row follow the request.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from slurmbridge.controller import queueing, submission_checks
@@ -19,10 +19,12 @@ from slurmbridge.views.records import JobRecord
 from slurmbridge.views.session import Identity
 
 Key = Callable[["JobUpdate", str], None]
+_OF_FINISHED = frozenset({"arraytaskthrottle"})
+"""May be changed of a job that is over: other tasks of its array may wait."""
 
 
 class JobUpdate:
-    """The changes of one ``scontrol update`` to one job. Nothing is changed when one of them is refused."""
+    """The changes of one ``scontrol update`` to one job."""
 
     def __init__(self, world: World, submission: Submission, caller: Identity, job: JobRecord) -> None:
         self.world = world
@@ -34,24 +36,53 @@ class JobUpdate:
         self.resize = False
         self.after: list[Callable[[], None]] = []
 
-    def run(self, changes: Mapping[str, str], keys: Mapping[str, Key]) -> None:
-        """Raises SlurmError."""
-        if self.job.state in states.FINISHED:
-            raise SlurmError(errors.ESLURM_JOB_FINISHED)
+    def run(self, changes: Mapping[str, str], keys: Mapping[str, Key], order: Sequence[tuple[str, str]]) -> None:
+        """``order``: (mark, key): ``?`` the key is judged here and takes effect at its second place, ``~`` its refusal
+        keeps nothing else from happening. Raises SlurmError: what came before the refused key stays changed."""
         if not set(changes) <= set(keys):
             raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
-        for key, handler in keys.items():
-            if key in changes:
-                handler(self, changes[key])
-        self._check()
-        self._commit()
+        if self.job.state in states.FINISHED and set(changes) - _OF_FINISHED:
+            raise SlurmError(errors.ESLURM_JOB_FINISHED)
+        refusal: SlurmError | None = None
+        try:
+            for mark, key in order:
+                if key not in changes:
+                    continue
+                try:
+                    self._take(keys[key], changes[key], judge_only=mark == "?")
+                except SlurmError as error:
+                    if mark != "~":
+                        raise
+                    refusal = error
+            self._check_size()
+        except SlurmError as error:
+            refusal = error
+        if refusal is None or self._is_changed():
+            self._commit(refusal is None)
+        if refusal is not None:
+            raise refusal
 
-    def _check(self) -> None:
+    def _take(self, handler: Key, value: str, *, judge_only: bool) -> None:
+        before = self.request, dict(self.fields), self.resize, list(self.after)
+        kept = False
+        try:
+            handler(self, value)
+            if self.resize and self.job.state == states.PENDING:
+                submission_checks.check_update(self.request, self.world.conf.gres_types,
+                                               self.world.conf.accounting_storage_tres)
+            kept = not judge_only
+        finally:
+            if not kept:
+                self.request, self.fields, self.resize, self.after = before
+
+    def _is_changed(self) -> bool:
+        return self.request is not self.job.request or bool(self.fields or self.after)
+
+    def _check_size(self) -> None:
         """What the changed request as a whole must satisfy."""
         request = self.request
         if self.job.state != states.PENDING or not self.resize:
             return
-        submission_checks.check_update(request, self.world.conf.gres_types, self.world.conf.accounting_storage_tres)
         least = request.min_cpus or 0 if request.min_cpus_exact else 0
         names = str(self.fields.get("partition", self.job.partition)).split(",")
         nodes = [self.world.nodes[node] for name in names for node in self.world.partitions[name].nodes]
@@ -59,7 +90,8 @@ class JobUpdate:
         if (request.min_nodes or 0) > len(nodes) or cpus > sum(node.cpus for node in nodes):
             raise SlurmError(errors.ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE)
 
-    def _commit(self) -> None:
+    def _commit(self, whole: bool) -> None:
+        """``whole``: nothing was refused; else what the job asks for in all is not counted anew."""
         world, job = self.world, self.job
         name = self.fields.pop("name", None)
         job.request = self.request
@@ -69,7 +101,10 @@ class JobUpdate:
             world.jobs.rename(job, str(name))
         if job.state == states.PENDING:
             if self.resize:
+                asked = job.tres_req
                 self._resize()
+                if not whole:
+                    job.tres_req = asked
             queueing.name_files(world, job)
             world.jobs.refile(job)
             queueing.refresh(world, job)

@@ -14,12 +14,27 @@ from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.views.records import NodeRecord, PartitionRecord
 from slurmbridge.views.session import Identity
 
-_KEPT = ("reason", "reason_user", "reason_uid", "reason_s", "comment", "extra", "resume_after_s", "weight", "features")
+_KEPT = ("reason", "reason_user", "reason_uid", "reason_s", "comment", "extra", "resume_after_s", "weight", "features",
+         "active_features")
 _PARTITION_KEY = {key.lower(): value for key, value in PARTITION_KEYS.items()}
 _NODE_KEYS = frozenset({
-    "state", "reason", "weight", "features", "activefeatures", "availablefeatures", "comment", "extra", "resumeafter"})
+    "state", "reason", "weight", "features", "activefeatures", "availablefeatures", "comment", "extra", "resumeafter",
+    "topology"})
 _SHOWN_TO_SCHEDULER = frozenset({"weight", "features", "availablefeatures", "activefeatures"})
 _STATES = {"UP": "UP", "DOWN": "DOWN", "DRAIN": "DRAIN", "INACTIVE": "INACTIVE"}
+
+
+def _changed_features(node: NodeRecord, changes: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """(available, active) features; None: all are active. Raises SlurmError where some are active and not available."""
+    def words(text: str) -> tuple[str, ...]:
+        return tuple(word for word in text.split(",") if word)
+
+    given = changes.get("availablefeatures", changes.get("features"))
+    available = node.features if given is None else words(given)
+    active = words(changes["activefeatures"]) if "activefeatures" in changes else None
+    if not set(node.usable_features if active is None else active) <= set(available):
+        raise SlurmError(errors.ESLURM_ACTIVE_FEATURE_NOT_SUBSET)
+    return available, node.active_features if active is None and given is None else active
 
 
 class NodeUpdates:
@@ -36,6 +51,9 @@ class NodeUpdates:
         reason = changes.get("reason")
         if set(changes) - _NODE_KEYS:
             raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
+        if changes.get("topology"):
+            raise SlurmError(errors.ESLURM_REQUESTED_TOPO_CONFIG_UNAVAILABLE)
+        features = _changed_features(node, changes)
         if reason is not None:
             node.reason, node.reason_user, node.reason_uid = reason, caller.user_name, caller.uid
             node.reason_s = now if reason else None
@@ -43,9 +61,7 @@ class NodeUpdates:
             self._state(node, state, reason, now)
         if changes.get("weight", "").isdigit():
             node.weight = int(changes["weight"])
-        for key in ("features", "availablefeatures", "activefeatures"):
-            if key in changes:
-                node.features = tuple(word for word in changes[key].split(",") if word)
+        node.features, node.active_features = features
         for key in ("comment", "extra"):
             if key in changes:
                 setattr(node, key, changes[key])
@@ -53,7 +69,7 @@ class NodeUpdates:
             after = changes["resumeafter"]
             node.resume_after_s = now + int(after) if after.isdigit() and int(after) else None
         if node.name in world.columns.index and _SHOWN_TO_SCHEDULER & set(changes):
-            world.columns.set_node_features(node.name, node.features, node.weight)
+            world.columns.set_node_features(node.name, node.usable_features, node.weight)
         self.shown(node)
 
     def _state(self, node: NodeRecord, state: str, reason: str | None, now: float) -> None:
@@ -103,7 +119,7 @@ class NodeUpdates:
         for name in _KEPT:
             if name in settings:
                 value = settings[name]
-                setattr(node, name, tuple(value) if name == "features" else value)  # type: ignore[arg-type]
+                setattr(node, name, tuple(value) if isinstance(value, list) else value)  # type: ignore[arg-type]
         if settings.get("base_state"):
             node.base_state = str(settings["base_state"])
         node.flags |= set(settings.get("flags") or ())  # type: ignore[call-overload]

@@ -53,7 +53,7 @@ def node_spec(node: NodeRecord) -> NodeSpec:
     gres = tuple((*(name.split(":", 1) if ":" in name else (name, "")), count) for name, count in node.gres.items())
     return NodeSpec(
         node.name, node.sockets, node.cores_per_socket, node.threads_per_core, node.cpus, node.real_memory_mb,
-        node.mem_spec_limit_mb, node.tmp_disk_mb, node.weight, node.features, gres,  # type: ignore[arg-type]
+        node.mem_spec_limit_mb, node.tmp_disk_mb, node.weight, node.usable_features, gres,  # type: ignore[arg-type]
         specialized(node.core_spec_count, node.cpu_spec_list, node.sockets, node.cores_per_socket,
                     node.threads_per_core))
 

@@ -48,6 +48,9 @@ from slurmbridge.views.records import JobRecord, NodeRecord
 from slurmbridge.views.session import Identity
 
 log = logging.getLogger(__name__)
+_LOG_LEVELS = {"quiet": logging.CRITICAL, "fatal": logging.CRITICAL, "error": logging.ERROR, "info": logging.INFO,
+               "verbose": logging.INFO}
+"""SlurmctldDebug's words but debug and above."""
 TICK_S = 0.25
 DOWN_GRACE_S = 2.0
 META_EVERY_S = 5.0
@@ -296,6 +299,12 @@ class Controller:
         reconfigure(self.world, self.partition_updates.delete)
         self.passes.configure()
         self.launching.configure()
+
+    def set_conf(self, key: str, value: str) -> None:
+        """Until slurm.conf is read again. SlurmctldDebug is the level of the controller's log."""
+        self.world.conf.values[key] = value
+        if key == "SlurmctldDebug":
+            logging.getLogger().setLevel(_LOG_LEVELS.get(value, logging.DEBUG))
 
     def _node_changed(self, node: NodeRecord) -> None:
         """Lines of ``sacctmgr show event``."""

@@ -73,9 +73,8 @@ class Submission:
             ids = tuple(record.job_id for record in records)
             for record in records:
                 record.het_job_id, record.het_job_ids = first_id, ids
-        if not test_only:
-            for _ in records:
-                world.jobs.new_id()
+        for _ in records:                     # --test-only takes a number too
+            world.jobs.new_id()
         return records
 
     # --- what does not depend on partitions (validate_job_create_req)
@@ -183,6 +182,8 @@ class Submission:
         if request.signal_reservation and conf.preempt_mode == "OFF":
             raise SlurmError(errors.ESLURM_PREEMPTION_REQUIRED)
         self._check_sampling(request, partitions[0])
+        if request.x11:
+            raise SlurmError(errors.ESLURM_X11_NOT_AVAIL)
         submission_checks.check_licenses(request, self._world.settings.licenses_total)
         submission_checks.check_container(request, self._world.engine.name)
         submission_checks.check_gres(request, conf.gres_types, conf.accounting_storage_tres)

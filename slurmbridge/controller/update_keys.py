@@ -262,10 +262,23 @@ KEYS: dict[str, Key] = {
     "extra": _text("extra", on_record=False), "wckey": _wckey,
     "mailuser": _text("mail_user", on_record=False), "mailtype": _mail_type,
     "container": _text("container", on_record=False), "burstbuffer": _never(errors.ESLURM_NOT_SUPPORTED),
-    "clusterfeatures": _never(-1), "clusters": _never(-1), "name": _name, "jobname": _name,
+    "clusterfeatures": _never(-1), "clusters": _never(-1), "name": _name,
     "account": _account, "qos": _qos, "partition": _partition, "timelimit": _time_limit, "timemin": _time_min,
-    "endtime": _end_time, "starttime": _start_time, "eligibletime": _start_time, "begintime": _start_time,
+    "endtime": _end_time, "starttime": _start_time,
     "deadline": _deadline, "dependency": _dependency, "licenses": _licenses, "reservationname": _reservation,
-    "reservation": _reservation, "nice": _nice, "priority": _priority, "sitefactor": _site_factor,
+    "nice": _nice, "priority": _priority, "sitefactor": _site_factor,
     "requeue": _requeue, "arraytaskthrottle": _throttle, "resetaccruetime": _begin_now, "stdout": _file("std_out"),
     "stderr": _file("std_err"), "stdin": _file("std_in"), "workdir": _file("work_dir"),}
+
+_TRES = "cpuspertres tresperjob trespernode gres trespersocket trespertask mempertres"
+_ORDER = f"""
+burstbuffer arraytaskthrottle ?admincomment mcslabel ?partition ?account ?qos resetaccruetime excnodelist reqnodelist
+?reservationname {" ".join("?" + key for key in _TRES.split())} ?licenses switches wait-for-switch admincomment
+systemcomment comment extra qos account partition reservationname numcpus mincpusnode cpuspertask numnodes numtasks
+timelimit timemin endtime deadline delayboot requeue priority nice minmemorynode minmemorycpu mintmpdisknode reqsockets
+reqcores reqthreads oversubscribe contiguous corespec threadspec features prefer clusterfeatures clusters {_TRES} name
+workdir stderr stdin stdout wckey taskspernode dependency starttime licenses ~reboot tresbind tresfreq container
+mailtype mailuser ~sitefactor"""
+ORDER: tuple[tuple[str, str], ...] = tuple(
+    (word[0] if word[0] in "?~" else "", word.lstrip("?~")) for word in _ORDER.split())
+"""slurmctld's order of keys, for ``JobUpdate.run`` (observed in 25.11)."""

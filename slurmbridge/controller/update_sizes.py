@@ -188,17 +188,17 @@ def _spec(field: str) -> Key:
 
 SIZE_KEYS: dict[str, Key] = {
     "tresbind": _tres("tres_bind"), "tresfreq": _tres("tres_freq"),
-    "features": _features, "prefer": _prefer, "numnodes": _nodes, "reqnodes": _nodes, "minnodes": _nodes,
-    "numcpus": _cpus, "reqprocs": _tasks, "numtasks": _tasks, "mincpus": _cpus,
+    "features": _features, "prefer": _prefer, "numnodes": _nodes,
+    "numcpus": _cpus, "numtasks": _tasks,
     "cpuspertask": _cpus_per_task, "taskspernode": _count("ntasks_per_node", of_operator=True),
-    "ntaskspernode": _count("ntasks_per_node"), "mincpusnode": _cpus_per_node,
+    "mincpusnode": _cpus_per_node,
     "reqsockets": _count("sockets_per_node", 0), "reqcores": _count("cores_per_socket", 0),
     "reqthreads": _count("threads_per_core", 0), "corespec": _spec("core_spec"),
     "threadspec": _spec("thread_spec"), "minmemorynode": _memory("mem_per_node_mb", "mem_per_cpu_mb"),
     "minmemorycpu": _memory("mem_per_cpu_mb", "mem_per_node_mb"), "mintmpdisknode": _tmp_disk,
-    "reqnodelist": _req_nodes, "nodelist": _req_nodes, "excnodelist": _exc_nodes, "gres": _gres,
+    "reqnodelist": _req_nodes, "excnodelist": _exc_nodes, "gres": _gres,
     "tresperjob": _tres("tres_per_job"), "trespernode": _tres("tres_per_node"),
     "trespersocket": _tres("tres_per_socket"), "trespertask": _tres("tres_per_task"),
     "cpuspertres": _tres("cpus_per_tres"), "mempertres": _tres("mem_per_tres"), "oversubscribe": _oversubscribe,
-    "shared": _oversubscribe, "contiguous": _contiguous, "switches": _switches,
+    "contiguous": _contiguous, "switches": _switches,
     "wait-for-switch": _count("switches_wait_s", 0), "delayboot": _count("delay_boot_s", 0),}

@@ -398,6 +398,11 @@ class StepDaemon:
             self.resume()
         elif op == "look":
             answer["steps"] = {**self._look_at_script(), **await self.sessions.look()}
+        elif op == "notify":
+            if self.batch_stderr is not None:
+                self.say(str(request["text"]))
+            else:
+                self.sessions.say(str(request["text"]))
         elif op == "update":
             self.end_by_s = request["end_by_s"]
             self._arm_limit()

@@ -114,6 +114,13 @@ class Sessions:
             if (step := self.own_step(name)) is not None:
                 step.node_lost(node)
 
+    def say(self, text: str) -> None:
+        """A line for the srun that the allocation was made for."""
+        from slurmbridge.runtime.srun import SrunSession
+        for session in self.sessions:
+            if isinstance(session, SrunSession) and session.owns_allocation:
+                session.client.say(text)
+
     def announce_end(self, cause_text: str) -> None:
         """The job is ended: each step says so on its srun's standard error; pending ones are given up."""
         for session in list(self.sessions):

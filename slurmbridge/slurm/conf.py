@@ -16,6 +16,7 @@ from slurmbridge.slurm import conf_values as values
 from slurmbridge.slurm.conf_keys import (
     DOWN_NODE_KEYS,
     GRES_KEYS,
+    GRES_LINE,
     KEYS,
     NODE_KEYS,
     NODE_SET_KEYS,
@@ -60,19 +61,20 @@ class _Reader:
     def pairs(self, entry: ConfEntry, table: Mapping[str, ConfKey]) -> dict[str, str]:
         """The pairs after the first, by canonical key, each checked for its kind."""
         found: dict[str, str] = {}
+        what = f"{entry.key}={entry.value}: " if entry.value else ""
         for name, value in entry.pairs:
             key = table.get(name.lower())
             if key is None:
-                self.refuse(entry.error(f"{entry.key}={entry.value}: unrecognized key: {name}"))
+                self.refuse(entry.error(f"{what}unrecognized key: {name}"))
                 continue
             try:
                 values.check(key, value)
             except ValueError as error:
-                self.refuse(entry.error(f"{entry.key}={entry.value}: {error}"))
+                self.refuse(entry.error(f"{what}{error}"))
                 continue
             found[key.name] = value
             if key.use:
-                self.conf.unused.append((f"{entry.key}: {key.name}", value, entry.line))
+                self.conf.unused.append((f"{entry.key}: {key.name}", value, entry.path, entry.line))
         return found
 
     def line(self, entry: ConfEntry) -> None:
@@ -108,9 +110,9 @@ class _Reader:
                 self.note(entry)(f"{key.name} is given more than once, the latest value is used")
             stored[key.name] = entry.value
         self.places[key.name] = entry
-        self.conf.lines[key.name] = entry.line
+        self.conf.places[key.name] = entry.path, entry.line
         if key.use:
-            self.conf.unused.append((key.name, entry.value, entry.line))
+            self.conf.unused.append((key.name, entry.value, entry.path, entry.line))
 
     def node(self, entry: ConfEntry, given: dict[str, str]) -> None:
         word = entry.value.upper()
@@ -138,6 +140,7 @@ class _Reader:
             self.refuse(entry.error(f"Duplicate PartitionName={entry.value}"))
             return
         self.partition_entries[entry.value] = entry
+        self.conf.places[f"PartitionName={entry.value}"] = entry.path, entry.line
         inherited = {k: v for k, v in self.defaults["PartitionName"].items() if k not in _NOT_INHERITED}
         aliases = (("OverSubscribe", "Shared"),)
         self.conf.partitions.append({"PartitionName": entry.value, **_over(inherited, given, aliases)})
@@ -241,7 +244,7 @@ def _read_gres(conf: SlurmConf, reader: _Reader) -> None:
     if not os.path.exists(path):
         return
     for entry in read_entries(path, cluster_name=conf.cluster_name):
-        whole = ConfEntry(entry.path, entry.line, "gres.conf line", "", ((entry.key, entry.value), *entry.pairs))
+        whole = ConfEntry(entry.path, entry.line, GRES_LINE, "", ((entry.key, entry.value), *entry.pairs))
         given = reader.pairs(whole, GRES_KEYS)
         try:
             conf_nodes.add_gres_line(conf, entry, given, reader.note(entry))

@@ -34,7 +34,7 @@ MEANINGS = {
     "groups": "group membership is asked of the system at each submission",
     "tls": "encryption is set on the server (`slurmbridge up`), not here",
     "cron": "there is no scrontab",
-    "bcast": "there is no sbcast",
+    "bcast": "sbcast and srun --bcast copy as their own options say",
     "container": "containers belong to the engine (images), not to a namespace plugin",
     "private": "its words jobs (squeue, scancel) and usage (sshare) hide what is others'; all else is shown",
     "gang": "no time slicing: jobs do not share CPUs in turns",
@@ -400,6 +400,8 @@ Topology text topology
 
 DOWN_NODE_KEYS = _table("DownNodes text\nReason text\nState text")
 NODE_SET_KEYS = _table("Feature text\nNodeSet text\nNodes text")
+GRES_LINE = "gres.conf"
+"""What a line of gres.conf is called, where keys of slurm.conf's lines have NodeName and its like."""
 GRES_KEYS = _table("""
 AutoDetect text
 Cores text near

@@ -118,7 +118,8 @@ class SlurmConf:
     mail_prog: str = ""
     topology_param: str = ""
     switches: tuple[Switch, ...] = ()         # topology.conf, with TopologyPlugin=topology/tree
-    unused: list[tuple[str, str, int]] = field(default_factory=list)     # (key, value, line) not used by slurmbridge
+    # (key, value, path, line) not used by slurmbridge
+    unused: list[tuple[str, str, str, int]] = field(default_factory=list)
     select_type: str = "select/cons_tres"
     def_cpu_per_gpu: int | None = None
     def_mem_per_gpu_mb: int | None = None
@@ -131,7 +132,8 @@ class SlurmConf:
     interactive_step_options: str = "--interactive --preserve-env --pty $SHELL"
     # (node name, state word, reason) of DownNodes lines
     down_nodes: list[tuple[str, str, str]] = field(default_factory=list)
-    lines: dict[str, int] = field(default_factory=dict)                  # key -> line of its last value
+    # key, or PartitionName=NAME -> path and line of its last value
+    places: dict[str, tuple[str, int]] = field(default_factory=dict)
     # (file, line, what was corrected or ignored), for lint and `up`
     notes: list[tuple[str, int, str]] = field(default_factory=list)
 

@@ -1,12 +1,14 @@
 """salloc and srun outside an allocation: what their clients make of a call (salloc(1), srun(1))."""
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from slurmbridge.slurm import option_checks as checks
 from slurmbridge.slurm.asking import Asking
 from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.slurm.option_reading import error_exit_code, print_options, read_environment, read_options
 from slurmbridge.slurm.option_sizes import settle_sizes
-from slurmbridge.slurm.option_values import Caller, ClientExit, Log, OptionSet
+from slurmbridge.slurm.option_values import EXIT_MINUS_ONE, Caller, ClientExit, Log, OptionSet
 from slurmbridge.slurm.srun_options import read_srun
 from slurmbridge.translate import environment
 from slurmbridge.translate.call import Call, ClientError, Submission
@@ -43,6 +45,8 @@ def _srun(call: Call, caller: Caller, log: Log, result: Submission) -> Asking[No
         raise ClientExit(result.error_exit)
     for opts in result.options:
         result.parsed.append(opts.parsed)
+        if opts["x11"] and opts["jobid"] is None and "SLURM_JOB_ID" not in caller.env:
+            yield from _find_display(caller.env, log)
         if opts["relative"] is not None and "SLURM_JOB_ID" not in caller.env:
             raise log.fatal("--relative option invalid for job allocation request")
         request = describe(opts, call, result.error_exit)
@@ -77,6 +81,8 @@ def _salloc(call: Call, caller: Caller, log: Log, result: Submission) -> Asking[
         yield from _verify_salloc(opts, call, result.error_exit)
         if opts["verbose"]:
             print_options(opts)
+        if opts["x11"]:
+            yield from _find_display(caller.env, log)
         _levels(log, opts)
         if opts["chdir"]:
             yield from _enter(opts["chdir"], log, result.error_exit)
@@ -108,6 +114,22 @@ def _enter(path: str, log: Log, error_exit: int) -> Asking[None]:
     reason = (data.strerror or str(data)) if isinstance(data, OSError) else "Not a directory"
     log.error(f"chdir({path}): {reason}")
     raise ClientExit(error_exit)
+
+
+def _find_display(env: Mapping[str, str], log: Log) -> Asking[None]:
+    """--x11 needs a display to forward to. Raises ClientExit."""
+    display = env.get("DISPLAY")
+    if display is None:
+        log.error("No DISPLAY variable set, cannot setup x11 forwarding.")
+        raise ClientExit(EXIT_MINUS_ONE)
+    if display.startswith(":"):
+        path = f"/tmp/.X11-unix/X{display[1:].partition('.')[0]}"
+        if isinstance((yield path), FileNotFoundError):        # a socket that is there cannot be read either
+            log.error(f"Cannot stat() local X11 socket `{path}`")
+            raise ClientExit(EXIT_MINUS_ONE)
+    elif ":" not in display:
+        log.error("Error parsing DISPLAY environment variable. Cannot use X11 forwarding.")
+        raise ClientExit(EXIT_MINUS_ONE)
 
 
 def _common(opts: OptionSet, call: Call, request: JobRequest) -> None:

@@ -20,52 +20,56 @@ HONOURED, APPROXIMATED, RECORDED, REFUSED, IGNORED = "honoured", "approximated",
 _DASHES = "‐‑‒–—―−"
 
 _NO_TOPOLOGY = "nodes have no blocks here; kept and shown"
-_NO_HARDWARE = "containers cannot change it; kept and shown"
+_NO_HARDWARE = "clock rates are not changed; checked, kept and shown"
 _NO_FIRMWARE = "nodes are not rebooted for a job; kept and shown"
 _NO_KEPT_CONTAINER = "a pod's file system goes with the pod; name an image"
 _NO_BURST = "there are no burst buffers; use a volume"
+_POD = "of the job's pod; where jobs are plain processes (local engine) the job is refused"
+_AFFINITY = "tasks are bound to CPUs where TaskPlugin has task/affinity"
+_NO_SPEC = "dropped without AllowSpecResourcesUsage, as in Slurm; with it kept and shown, and no cores are set aside"
 
 OUTCOMES: dict[str, tuple[str, str]] = {
-    "acctg-freq": (RECORDED, "usage is sampled at the site's own interval"),
+    "acctg-freq": (APPROXIMATED, "how often tasks are sampled; energy, network and file systems are not"),
+    "batch": (RECORDED, "checked, kept and shown; the script runs on the first node of the allocation"),
     "bb": (RECORDED, _NO_BURST), "bbf": (RECORDED, _NO_BURST),
     "cluster-constraint": (RECORDED, "one controller serves one cluster"),
+    "comment": (HONOURED, "free text, kept and shown"),
     "consolidate-segments": (RECORDED, _NO_TOPOLOGY), "spread-segments": (RECORDED, _NO_TOPOLOGY),
     "segment": (RECORDED, _NO_TOPOLOGY),
-    "switches": (HONOURED, "with TopologyPlugin=topology/tree; without it kept and shown"),
-    "container": (APPROXIMATED, "on Kubernetes the pod's image; an OCI bundle on disk is not unpacked"),
+    "switches": (HONOURED, "with TopologyPlugin=topology/tree; elsewhere kept and shown, as in Slurm"),
+    "container": (APPROXIMATED, "on Kubernetes the pod's image, elsewhere kept and shown; "
+                                "an OCI bundle on disk is not unpacked"),
+    **dict.fromkeys(("container-image", "container-mounts", "container-mount-home"), (HONOURED, _POD)),
     **dict.fromkeys(("container-name", "container-save"), (RECORDED, _NO_KEPT_CONTAINER)),
     **dict.fromkeys(("container-entrypoint", "no-container-entrypoint", "container-entrypoint-log"),
                     (RECORDED, "a pod's first process is the step daemon; the image's entry point is not run")),
     "container-unshare": (RECORDED, "a pod has namespaces of its own"),
     "container-id": (RECORDED, "no runtime keeps containers between jobs"),
     "context": (RECORDED, "SELinux contexts come from the pod's security context"),
-    "core-spec": (RECORDED, "needs AllowSpecResourcesUsage; no cores are set aside in a pod"),
-    "thread-spec": (RECORDED, "needs AllowSpecResourcesUsage; no threads are set aside in a pod"),
+    "core-spec": (RECORDED, _NO_SPEC), "thread-spec": (RECORDED, _NO_SPEC),
     "cpu-freq": (RECORDED, _NO_HARDWARE), "gpu-freq": (RECORDED, _NO_HARDWARE),
-    "delay-boot": (RECORDED, _NO_FIRMWARE), "reboot": (RECORDED, _NO_FIRMWARE),
-    "distribution": (APPROXIMATED, "tasks are laid out over nodes as asked; below the node they are not bound"),
-    "exclusive": (HONOURED, "whole nodes; =user, =mcs and =topo are kept as written"),
-    "extra": (RECORDED, "free text"), "comment": (HONOURED, "free text, kept and shown"),
-    "get-user-env": (APPROXIMATED, "the job starts from the submitted environment, not from a login shell's"),
-    "gpu-bind": (RECORDED, "tasks see the GPUs of their node; device plugins bind them"),
-    "tres-bind": (RECORDED, "tasks see the devices of their node"),
-    "gres-flags": (RECORDED, "device plugins decide what is near to what"),
-    "hint": (APPROXIMATED, "counts threads and cores as Slurm does; tasks are not bound"),
-    "mail-type": (RECORDED, "mail is sent only where MailProg is configured"),
-    "mail-user": (RECORDED, "mail is sent only where MailProg is configured"),
+    "delay-boot": (RECORDED, _NO_FIRMWARE),
+    "reboot": (RECORDED, "refused to users, as in Slurm; for administrators: " + _NO_FIRMWARE),
+    "distribution": (APPROXIMATED, "tasks are laid out over nodes as asked; within a node they are bound in the order "
+                                   "of its CPUs"),
+    "exclusive=mcs": (RECORDED, "there is no MCS plugin"), "exclusive=topo": (RECORDED, _NO_TOPOLOGY),
+    "extra": (RECORDED, "free text"),
+    "gres-flags": (RECORDED, "which devices and cores are near to each other is not looked at"),
+    "hint": (HONOURED, "threads and cores are counted; " + _AFFINITY),
+    "mail-type": (RECORDED, "no mail is sent"), "mail-user": (RECORDED, "no mail is sent"),
     "mcs-label": (RECORDED, "there is no MCS plugin"),
-    "mem-bind": (RECORDED, "memory is not bound to NUMA nodes"),
-    "network": (RECORDED, "networks come with the pod"),
+    "mem-bind": (RECORDED, "memory is not bound to NUMA nodes; checked, kept and shown"),
+    "network": (RECORDED, "networks come with the node or the pod"),
     "oom-kill-step": (RECORDED, "the kernel's memory group decides"),
     "prefer": (APPROXIMATED, "nodes with these features are tried first; tests look at no preferred ones"),
     "profile": (RECORDED, "there is no profiling plugin"),
+    "requeue=expedite": (APPROXIMATED, "requeued as by --requeue, without going ahead of other jobs"),
     "resources": (RECORDED, "no consumable resources beyond licenses are known"),
-    "resv-ports": (RECORDED, "every pod has all ports to itself"),
+    "resv-ports": (RECORDED, "ports are not given out; a pod has all of its own"),
     "stepmgr": (HONOURED, "steps never need the controller here"),
-    "tmp": (RECORDED, "local disks are not counted"),
-    "x11": (RECORDED, "no X11 forwarding"),
+    "tres-bind": (APPROXIMATED, "gres/gpu decides which GPUs a task sees, as --gpu-bind does; the rest is kept"),
 }
-"""Option name -> (verdict, reason)."""
+"""Option name, or name=value where that value has an outcome of its own -> (verdict, reason)."""
 
 
 class Finding(NamedTuple):
@@ -87,9 +91,9 @@ def lint_script(script: str, conf: SlurmConf | None = None, file_name: str = "sc
     return findings
 
 
-def outcome(name: str) -> tuple[str, str]:
+def outcome(name: str, value: str | None) -> tuple[str, str]:
     """(verdict, reason) of an option by its long name."""
-    return OUTCOMES.get(name, (HONOURED, ""))
+    return OUTCOMES.get(f"{name}={value}") or OUTCOMES.get(name, (HONOURED, ""))
 
 
 def _directives(script: str, conf: SlurmConf, file_name: str) -> list[Finding]:
@@ -138,7 +142,7 @@ def _judge(opts: OptionSet, item: tuple[str, str | None], error: str, line: int,
         opts.process(item[0], item[1], by_env=False)
     except ClientExit:
         return Finding(line, text, REFUSED, opts.log.text.strip().replace("sbatch: ", "").replace("\n", "; "))
-    verdict, reason = outcome(names.get(option.key, option.name))
+    verdict, reason = outcome(names.get(option.key, option.name), item[1])
     return Finding(line, text, verdict, reason)
 
 

@@ -1,8 +1,7 @@
 """The Kubernetes objects that a job becomes: one Indexed Job with a pod a node, a shared headless Service, a Secret.
 
 Nothing that a user wrote becomes part of an object's name or of a label's value unless it is plain; free text goes to
-annotations. Numbers come from the allocation where there is one, else from what the request implies
-(``slurmbridge translate SCRIPT``).
+annotations.
 """
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slurmbridge.slurm import tres
-from slurmbridge.slurm.jobspec import UNLIMITED_MIN, JobRequest
+from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.translate import containers
 
 DOMAIN = "slurmbridge.io"
@@ -54,26 +53,12 @@ class Site:
     service: str = "slurm"
     scheduler: str = "slurmbridge"
     gres_resources: Mapping[str, str] = field(default_factory=lambda: {"gpu": "nvidia.com/gpu"})
-    default_memory_per_cpu_mb: int | None = None
-    default_time_limit_min: int | None = None
     shm_mb: int | None = None                 # None: half of the pod's memory
     kill_wait_s: int = 30
-    over_time_limit_min: int = 0
     deadline_slack_s: int = 300               # Kubernetes steps in this long after the step daemon should have
     groups: tuple[int, ...] = ()
     pod_patch: Mapping[str, Any] = field(default_factory=dict)
     container_patch: Mapping[str, Any] = field(default_factory=dict)
-
-
-def manifests(request: JobRequest, job_id: int, allocation: Sequence[NodeShare] = (), *, restart: int = 0,
-              site: Site | None = None, job_uid: str = "", credential: str = "") -> list[dict[str, Any]]:
-    """[Service, Job, Secret] for one run. ``job_uid`` (known once the Job exists) makes the Job the Secret's owner."""
-    place = site or Site()
-    shares = list(allocation) or implied_shares(request, place)
-    texts = {"script": request.script or "", "credential": credential}
-    data = {key: text.encode("utf-8", "surrogateescape") for key, text in texts.items() if text}
-    return [service(place), job(request, job_id, shares, restart, place),
-            secret(request, job_id, restart, place, job_uid, data)]
 
 
 def object_name(job_id: int) -> str:
@@ -81,7 +66,7 @@ def object_name(job_id: int) -> str:
     return f"slurm-{job_id}"
 
 
-def implied_shares(request: JobRequest, site: Site) -> list[NodeShare]:
+def implied_shares(request: JobRequest, default_memory_per_cpu_mb: int | None = None) -> list[NodeShare]:
     """One equal share a node, from counts alone (no node has been chosen yet)."""
     nodes = max(request.min_nodes or 1, 1)
     per_task = request.cpus_per_task or 1
@@ -94,7 +79,7 @@ def implied_shares(request: JobRequest, site: Site) -> list[NodeShare]:
         cpus = max(cpus, gpus * item.amount)
     memory = request.mem_per_node_mb
     if memory is None:
-        per_cpu = request.mem_per_cpu_mb or site.default_memory_per_cpu_mb or 0
+        per_cpu = request.mem_per_cpu_mb or default_memory_per_cpu_mb or 0
         memory = per_cpu * cpus
         for item in tres.items(request.mem_per_tres, "gres"):
             memory = gpus * item.amount
@@ -151,7 +136,10 @@ def owner(job_id: int, job_uid: str) -> dict[str, Any]:
             "blockOwnerDeletion": True}
 
 
-def job(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: int, site: Site) -> dict[str, Any]:
+def job(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: int, site: Site,
+        ends_after_s: float | None) -> dict[str, Any]:
+    """``ends_after_s``: when its step daemons end it; Kubernetes does should they not have. None: no limit.
+    Raises containers.ContainerError."""
     nodes = len(shares)
     labels = labels_of(request, job_id, restart, site)
     spec: dict[str, Any] = {
@@ -160,21 +148,12 @@ def job(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: 
         "successPolicy": {"rules": [{"succeededIndexes": "0", "succeededCount": 1}]},
         "template": {"metadata": {"labels": dict(labels)},
                      "spec": pod(request, job_id, shares, restart, site)}}
-    deadline = backstop_s(request, site)
-    if deadline is not None:
-        spec["activeDeadlineSeconds"] = deadline
+    if ends_after_s is not None:
+        spec["activeDeadlineSeconds"] = max(1, int(ends_after_s) + site.kill_wait_s + site.deadline_slack_s)
     return {"apiVersion": "batch/v1", "kind": "Job",
             "metadata": {"name": object_name(job_id), "namespace": site.namespace, "labels": labels,
                          "annotations": annotations_of(request)},
             "spec": spec}
-
-
-def backstop_s(request: JobRequest, site: Site) -> int | None:
-    """When Kubernetes ends the job should its step daemons not have; None: no time limit."""
-    minutes = request.time_limit_min or site.default_time_limit_min
-    if minutes is None or minutes == UNLIMITED_MIN or site.over_time_limit_min >= 0xFFFF:
-        return None
-    return (minutes + site.over_time_limit_min) * 60 + site.kill_wait_s + site.deadline_slack_s
 
 
 def pod(request: JobRequest, job_id: int, shares: Sequence[NodeShare], restart: int, site: Site) -> dict[str, Any]:
@@ -282,14 +261,11 @@ def _resources(share: NodeShare, site: Site) -> dict[str, str]:
     return result | {name: str(count) for name, count in counts.items()}
 
 
-def secret(request: JobRequest, job_id: int, restart: int, site: Site, job_uid: str,
-           data: Mapping[str, bytes]) -> dict[str, Any]:
+def secret(request: JobRequest, job_id: int, restart: int, site: Site, data: Mapping[str, bytes]) -> dict[str, Any]:
     """What only the job may read of one run. Immutable: nobody changes a job's script behind its back."""
     name = object_name(job_id)
-    metadata: dict[str, Any] = {"name": f"{name}-{restart}", "namespace": site.namespace,
-                                "labels": labels_of(request, job_id, restart, site)}
-    if job_uid:
-        metadata["ownerReferences"] = [owner(job_id, job_uid)]
+    metadata = {"name": f"{name}-{restart}", "namespace": site.namespace,
+                "labels": labels_of(request, job_id, restart, site)}
     return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": True, "metadata": metadata,
             "data": {key: base64.b64encode(value).decode() for key, value in data.items()}}
 

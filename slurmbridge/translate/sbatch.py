@@ -43,6 +43,7 @@ class _Sbatch:
         self.opts = OptionSet("sbatch", caller_of(call, self.env), log)
         self.result = Submission(error_exit=self.error_exit, env=self.env)
         self.script: str | None = None
+        self.wrapped = False
         self.file_name = "stdin"
 
     def run(self) -> Asking[None]:
@@ -85,6 +86,7 @@ class _Sbatch:
         opts = self.opts
         opts.argv = list(operands)
         if opts["wrap"] is not None:
+            self.wrapped = True
             self.script = f"#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{opts['wrap']}\n"
             return
         if opts["external"]:
@@ -151,8 +153,8 @@ class _Sbatch:
 
     def read_script(self, index: int) -> bool:
         """Directives of one component; whether there are more components."""
-        if self.script is None:
-            return False
+        if self.script is None or self.wrapped:
+            return False                      # what --wrap brings is not searched for directives
         opts = self.opts
         try:
             words, more = directives.component_arguments(self.script, index, self.file_name, self.log)
@@ -213,7 +215,7 @@ class _Sbatch:
             opts[field] = name if name is None or name.startswith("/") else f"{opts['chdir']}/{name}"
         if opts["exclude"]:
             opts["exclude"] = yield from checks.resolve_file(opts, opts["exclude"])
-        if not opts["job_name"]:
+        if opts["job_name"] is None:
             if opts["wrap"] is not None:
                 opts["job_name"] = "wrap"
             elif opts["external"]:
@@ -235,7 +237,7 @@ class _Sbatch:
     def complete(self, request: JobRequest) -> Asking[None]:
         """What sbatch adds to the description."""
         opts = self.opts
-        request.name = opts["job_name"] or "sbatch"
+        request.name = "sbatch" if opts["job_name"] is None else opts["job_name"]
         request.array, request.batch_features = opts["array"], opts["batch_features"]
         request.wait_all_nodes = opts["wait_all_nodes"]
         request.requeue = None if opts["requeue"] is None else opts["requeue"] != "no-requeue"

@@ -188,7 +188,8 @@ class NodeRecord:
     real_memory_mb: int = 1
     tmp_disk_mb: int = 0
     weight: int = 1
-    features: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()            # available ones
+    active_features: tuple[str, ...] | None = None          # None: all of them
     gres: dict[str, int] = field(default_factory=dict)       # "gpu:a100" -> 4
     gres_text: str = ""                                       # as slurm.conf has it
     partitions: tuple[str, ...] = ()
@@ -225,6 +226,11 @@ class NodeRecord:
     job_ids: set[int] = field(default_factory=set)
     core_jobs: dict[int, int] = field(default_factory=dict)                # core -> jobs that have it
     owner_uid: int | None = None
+
+    @property
+    def usable_features(self) -> tuple[str, ...]:
+        """Those that jobs may ask for."""
+        return self.features if self.active_features is None else self.active_features
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Commands of scontrol that are refused here count their arguments as Slurm's does (recorded from 25.11)."""
+"""Commands of scontrol about daemons count their arguments as Slurm's does (recorded from 25.11)."""
 from __future__ import annotations
 
 import json
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurmbridge.commands.scontrol_refused import refusal
+from tests.conf.test_scontrol_shows_and_acts import asked
 
 DATA = Path(__file__).parents[1] / "data" / "scontrol_argument_counts.jsonl"
 CASES = [json.loads(line) for line in DATA.read_text().splitlines()]
@@ -14,7 +15,8 @@ CASES = [json.loads(line) for line in DATA.read_text().splitlines()]
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "_".join(case["words"]))
 def test_a_wrong_number_of_arguments(case: dict) -> None:
-    assert refusal(case["words"]) == case["err"]
+    _, reply = asked(*case["words"])
+    assert (reply.stderr.removesuffix("\n"), reply.exit_code) == (case["err"], 1)
 
 
 def test_right_counts_are_refused_as_not_supported() -> None:

@@ -8,7 +8,7 @@ import pytest
 from slurmbridge.controller.default_conf import Machine, default_conf_text
 from slurmbridge.controller.inventory import make_nodes, make_partitions
 from slurmbridge.slurm.conf import ConfError, read_conf
-from slurmbridge.slurm.conf_keys import KEYS, NODE_KEYS, PARTITION_KEYS
+from slurmbridge.slurm.conf_keys import GRES_KEYS, KEYS, NODE_KEYS, PARTITION_KEYS
 from slurmbridge.slurm.conf_lint import lint
 from slurmbridge.slurm.settings import SlurmConf
 
@@ -180,9 +180,26 @@ def test_an_include_that_includes_itself(tmp_path: Path) -> None:
 def test_lint_names_every_unused_key_once_with_its_meaning(tmp_path: Path) -> None:
     conf = read(tmp_path, HEAD + "AuthType=auth/munge\nSlurmdSpoolDir=/x\nSchedulerParameters=bf_interval=3,frob=1\n"
                 "NodeName=a CpuBind=core\nNodeName=b CpuBind=core\n")
-    found = {key: (value, line) for key, value, line, meaning in lint(conf) if meaning}
+    found = {key: (value, line) for key, value, _, line, meaning in lint(conf) if meaning}
     assert found == {"AuthType": ("auth/munge", 3), "SlurmdSpoolDir": ("/x", 4), "NodeName: CpuBind": ("core", 6),
                      "SchedulerParameters": ("frob=1", 5)}
+
+
+def test_lint_says_in_which_file_a_key_stands(tmp_path: Path) -> None:
+    (tmp_path / "nodes.conf").write_text("GresTypes=gpu\nTreeWidth=3\nNodeName=n[1-2] Gres=gpu:1\n"
+                                         "PartitionName=q Nodes=ALL SelectTypeParameters=CR_Core\n")
+    (tmp_path / "gres.conf").write_text("Include more.conf\n")
+    (tmp_path / "more.conf").write_text("\nName=gpu File=/dev/null Links=0 Flags=nvidia_gpu_env Cores=0 Foo=1\n")
+    (tmp_path / "slurm.conf").write_text(HEAD + "Include nodes.conf\nSchedulerParameters=frob\nTreeWidth=4\n")
+    conf = read_conf(str(tmp_path / "slurm.conf"), strict=False)
+    assert [(one.key, one.value, Path(one.path).name, one.line) for one in lint(conf)] == [
+        ("TreeWidth", "3", "nodes.conf", 2), ("gres.conf: Links", "0", "more.conf", 2),
+        ("gres.conf: Cores", "0", "more.conf", 2),
+        ("SchedulerParameters", "frob", "slurm.conf", 4),
+        ("PartitionName=q: SelectTypeParameters", "CR_Core", "nodes.conf", 4)]
+    assert [(Path(path).name, line, text) for path, line, text in conf.notes] == [
+        ("slurm.conf", 5, "TreeWidth is given more than once, the latest value is used"),
+        ("more.conf", 2, "unrecognized key: Foo")]
 
 
 def test_lint_says_what_of_sharing_is_not_there(tmp_path: Path) -> None:
@@ -202,5 +219,5 @@ def test_the_default_configuration_is_four_nodes_of_this_machine(tmp_path: Path)
 
 
 def test_every_key_that_lint_names_says_why() -> None:
-    for table in (KEYS, NODE_KEYS, PARTITION_KEYS):
+    for table in (KEYS, NODE_KEYS, PARTITION_KEYS, GRES_KEYS):
         assert all(key.meaning and key.meaning != key.use for key in table.values() if key.use)

@@ -69,7 +69,8 @@ REFUSED: list[tuple[Identity, dict[str, str], int]] = [
     (ALICE, {"priority": "99999999"}, errors.ESLURM_ACCESS_DENIED),
     (ALICE, {"nice": "-5"}, errors.ESLURM_ACCESS_DENIED),
     (ALICE, {"timelimit": "61"}, errors.ESLURM_ACCESS_DENIED),
-    (ALICE, {"reboot": "1"}, errors.ESLURM_ACCESS_DENIED), (ALICE, {"shared": "yes"}, errors.ESLURM_ACCESS_DENIED),
+    (ALICE, {"reboot": "1"}, errors.ESLURM_ACCESS_DENIED),
+    (ALICE, {"oversubscribe": "yes"}, errors.ESLURM_ACCESS_DENIED),
     (ALICE, {"contiguous": "1"}, errors.ESLURM_ACCESS_DENIED), (ROOT, {"corespec": "1"}, errors.ESLURM_ACCESS_DENIED),
     (ROOT, {"tresbind": "x"}, errors.ESLURM_INVALID_TRES),
     (ROOT, {"mempertres": "gres/gpu:9"}, errors.ESLURM_INVALID_GRES),
@@ -93,8 +94,32 @@ def test_what_is_refused_changes_nothing() -> None:
     in_lab(story)
 
 
+PARTLY: list[tuple[dict[str, str], int, dict[str, Any]]] = [
+    ({"comment": "c", "timelimit": "61", "name": "n"}, errors.ESLURM_ACCESS_DENIED, {"comment": "c", "name": "job"}),
+    ({"partition": "gpu", "timelimit": "61"}, errors.ESLURM_ACCESS_DENIED, {"partition": "gpu"}),
+    ({"partition": "gpu", "excnodelist": "x", "comment": "d"}, errors.ESLURM_INVALID_NODE_NAME,
+     {"partition": "main", "comment": ""}),
+    ({"comment": "d", "admincomment": "a"}, errors.ESLURM_ACCESS_DENIED, {"comment": ""}),
+    ({"sitefactor": "3", "reboot": "1", "mailuser": "u", "starttime": "1900000000"}, errors.ESLURM_ACCESS_DENIED,
+     {"site_factor": 0, "eligible_s": 1900000000.0}),
+    ({"numcpus": "3", "features": "nosuch"}, errors.ESLURM_INVALID_FEATURE, {"num_cpus": 3, "tres_req": {
+        "cpu": 1, "mem": 100, "node": 1, "billing": 1}})]
+"""What a user asks for, the refusal, and what the job has then: keys that slurmctld takes before the refused one."""
+
+
+def test_what_came_before_a_refused_key_stays() -> None:
+    async def story(lab: Lab) -> None:
+        for changes, code, left in PARTLY:
+            job_id = await lab.submit(by=ALICE, begin_s=int(lab.now) + 1000)
+            with pytest.raises(SlurmError) as refused:
+                await lab.acts.update_job(ALICE, str(job_id), changes)
+            assert refused.value.code == code, changes
+            assert {name: getattr(lab.job(job_id), name) for name in left} == left, changes
+    in_lab(story)
+
+
 AT_ANY_TIME = {
-    "comment", "admincomment", "systemcomment", "extra", "name", "jobname", "wckey", "timelimit", "endtime", "qos",
+    "comment", "admincomment", "systemcomment", "extra", "name", "wckey", "timelimit", "endtime", "qos",
     "nice", "requeue", "sitefactor", "container", "burstbuffer", "clusterfeatures", "clusters", "mailuser",
     "mailtype", "licenses", "mcslabel", "resetaccruetime", "arraytaskthrottle", "reboot"}
 

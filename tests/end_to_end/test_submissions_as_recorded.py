@@ -53,7 +53,8 @@ class Caller:
         self.path, self.folder = site.url.removeprefix("unix://"), folder
         self.env = {**site.env, "HOME": str(folder)}
 
-    def run(self, *argv: str, user: str = "root", env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    def run(self, *argv: str, user: str = "root", env: dict[str, str] | None = None,
+            stdin: str = "") -> tuple[int, str, str]:
         texts = {protocol.OUTPUT: bytearray(), protocol.ERROR: bytearray()}
         variables = [f"{name}={value}" for name, value in {**self.env, "USER": user, **(env or {})}.items()]
         entry = pwd.getpwnam(user)
@@ -73,6 +74,9 @@ class Caller:
                             texts[kind] += payload
                         elif kind == protocol.READ:
                             connection.sendall(protocol.pack_answer(*read_file(*protocol.unpack_read(payload))))
+                        elif kind == protocol.WANT_INPUT:
+                            connection.sendall(protocol.pack(protocol.INPUT, stdin.encode())
+                                               + protocol.pack(protocol.INPUT))
                         elif kind == protocol.EXIT:
                             out, err = (bytes(text).decode() for text in texts.values())
                             return protocol.unpack_number(payload) & 0xFF, out, err
@@ -149,6 +153,34 @@ def test_submissions_are_answered_as_slurm_answers_them(caller: Caller) -> None:
         for case in map(json.loads, lines):
             for text in differences(case, caller, others):
                 wrong.append(f"seed {case['seed']}: {text}\n  {case['script']!r} {case['args']} {case['env']}")
+    assert not wrong, f"{len(wrong)} differences\n" + "\n".join(wrong[:20])
+
+
+def test_scripts_as_people_write_them(caller: Caller) -> None:
+    """450 scripts of tests/tools/scripts.py, as files, on standard input and by --wrap: blanks and dashes astray,
+    comments, other systems' directives, SBATCH_ variables."""
+    wrong = []
+    with gzip.open(DATA / "submissions" / "scripts.jsonl.gz", "rt") as lines:
+        for case in map(json.loads, lines):
+            words = {"wrap": [f"--wrap={case['script']}"], "stdin": [], "file": ["job.sh"]}[case["how"]]
+            (caller.folder / "job.sh").write_text(case["script"])
+            code, out, err = caller.run("sbatch", "-H", *case["args"], *words, user=case["user"], env=case["env"],
+                                        stdin=case["script"] if case["how"] == "stdin" else "")
+            found = re.search(r"\d+", out)
+            number = found[0] if found else "-"
+            came = [code, out.replace(number, "ID"), err.replace(str(caller.folder), "WORK")]
+            wanted = [case["rc"], case["stdout"], case["stderr"]]
+            shown = caller.run("scontrol", "show", "job", "-o", number)[1] if found else ""
+            for line, wanted_line in zip(re.split(r"^(?=JobId=)", shown, flags=re.M)[1:], case["job"], strict=True):
+                line = re.sub(r" SubmitLine=.*? WorkDir=", " WorkDir=", line, flags=re.S)
+                ids = [re.search(r"JobId=(\d+)", text) for text in (line, wanted_line)]
+                got, should = (fields(text.replace(str(caller.folder), "WORK").strip(), one[1] if one else "", {})
+                               for text, one in zip((line, wanted_line), ids, strict=True))
+                came += [f"{key}={got.get(key)}" for key in {**should, **got} if got.get(key) != should.get(key)]
+                wanted += [f"{key}={should.get(key)}" for key in {**should, **got} if got.get(key) != should.get(key)]
+            if came != wanted:
+                wrong.append(f"seed {case['seed']}: {came} for {wanted}\n  {case['script']!r} {case['args']}")
+            caller.run("scancel", number)
     assert not wrong, f"{len(wrong)} differences\n" + "\n".join(wrong[:20])
 
 

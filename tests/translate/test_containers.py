@@ -5,8 +5,8 @@ import pytest
 
 from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.slurm.pyxis import without_effect
+from slurmbridge.translate import manifest
 from slurmbridge.translate.containers import ContainerError, Mount, image_reference, mounts_of
-from slurmbridge.translate.manifest import manifests
 
 
 @pytest.mark.parametrize(("text", "image"), [
@@ -38,7 +38,7 @@ def test_mounts() -> None:
 
 def pod_of(pyxis: dict[str, str]) -> dict:                     # type: ignore[type-arg]
     request = JobRequest(uid=1000, gid=100, environment=("HOME=/home/alice", "TOKEN=s"), pyxis=pyxis)
-    job = manifests(request, 1)[1]
+    job = manifest.job(request, 1, [manifest.NodeShare("", 1, 0)], 0, manifest.Site(), None)
     return job["spec"]["template"]["spec"] | {"annotations": job["metadata"]["annotations"]}
 
 

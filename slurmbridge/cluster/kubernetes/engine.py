@@ -76,14 +76,9 @@ class KubernetesEngine:
         self.api = Api(Credentials(settings), on_pause=self.budget.slow_down)
         self.binder: Binder = load_binder(settings.scheduler, self.api, settings.namespace)
         await self._make_room()
-        delivery = settings.runtime_delivery
-        if delivery == "auto":
-            delivery = "image" if await can_mount_images(self.api, settings) else "init"
-        self.site = manifest.Site(
-            namespace=settings.namespace, image=settings.image, runtime_image=settings.runtime_image,
-            runtime_delivery=delivery, cluster=self._cluster, cluster_domain=settings.cluster_domain,
-            service=settings.service, scheduler=self.binder.scheduler_name, shm_mb=settings.shm_mb,
-            kill_wait_s=self._kill_wait_s)
+        can_mount = settings.runtime_delivery == "auto" and await can_mount_images(self.api, settings)
+        self.site = orders.base_site(settings, self._cluster, self.binder.scheduler_name, self._kill_wait_s,
+                                     mounts_images=can_mount)
         selector = ",".join(f"{key}={value}" for key, value in settings.node_selector.items())
         ours = {"labelSelector": f"{CLUSTER_LABEL}={self._cluster}"}
         space = f"namespaces/{settings.namespace}"
@@ -402,6 +397,9 @@ class KubernetesEngine:
         answer = await self._order(run, "look")
         steps: Mapping[str, Mapping[str, Any]] = (answer or {}).get("steps") or {}
         return gang.in_real_names(steps) if gang is not None else steps
+
+    async def notify(self, run: RunId, text: str) -> None:
+        await self._order(run, "notify", text=text)
 
     async def update(self, run: RunId, *, end_by_s: float | None) -> None:
         """The step daemon's time limit, and the Job's deadline behind it. Raises ApiError: the old deadline stands."""

@@ -28,6 +28,18 @@ def hosts(job_id: int, count: int) -> list[str]:
     return [f"{manifest.object_name(job_id)}-{index}" for index in range(count)]
 
 
+def base_site(settings: KubernetesSettings, cluster: str, scheduler: str, kill_wait_s: int, *,
+              mounts_images: bool = True) -> manifest.Site:
+    """What holds for all jobs. ``scheduler``: its name in pods; ``mounts_images``: an image can be a volume there."""
+    delivery = settings.runtime_delivery
+    if delivery == "auto":
+        delivery = "image" if mounts_images else "init"
+    return manifest.Site(
+        namespace=settings.namespace, image=settings.image, runtime_image=settings.runtime_image,
+        runtime_delivery=delivery, cluster=cluster, cluster_domain=settings.cluster_domain,
+        service=settings.service, scheduler=scheduler, shm_mb=settings.shm_mb, kill_wait_s=kill_wait_s)
+
+
 def site_of(settings: KubernetesSettings, job: JobRecord, base: manifest.Site, groups: Sequence[int]) -> manifest.Site:
     """``base`` with what the job's partition sets."""
     own = settings.partitions.get(job.partition, Patch())
@@ -74,7 +86,8 @@ def objects(order: LaunchOrder, made: RunOrder, site: manifest.Site, mount_roots
         if not (site.gres_resources.get(name) or site.gres_resources.get(name.partition(":")[0])):
             raise CannotLaunch(f"no node's resource is called gres/{name}")
     try:
-        spec = manifest.job(request, order.run.job_id, shares, order.run.restart, site)
+        spec = manifest.job(request, order.run.job_id, shares, order.run.restart, site,
+                            None if order.end_by_s is None else order.end_by_s - (job.start_s or 0.0))
     except ValueError as error:
         raise CannotLaunch(str(error)) from None
     for volume in spec["spec"]["template"]["spec"]["volumes"]:
@@ -84,7 +97,7 @@ def objects(order: LaunchOrder, made: RunOrder, site: manifest.Site, mount_roots
     text = gzip.compress(json.dumps(made.to_json(), separators=(",", ":")).encode("ascii"), mtime=0)
     if len(text) * 4 // 3 > SECRET_LIMIT:
         raise CannotLaunch("script and environment are too large for a Secret")
-    secret = manifest.secret(request, order.run.job_id, order.run.restart, site, "", {
+    secret = manifest.secret(request, order.run.job_id, order.run.restart, site, {
         manifest.ORDER_KEY: text, **({manifest.CA_KEY: ca.encode("ascii")} if ca else {})})
     return spec, secret
 

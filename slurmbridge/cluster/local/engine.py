@@ -257,6 +257,9 @@ class LocalEngine:
         answer = await self._order(run, "look")
         return (answer or {}).get("steps") or {}
 
+    async def notify(self, run: RunId, text: str) -> None:
+        await self._order(run, "notify", text=text)
+
     async def update(self, run: RunId, *, end_by_s: float | None) -> None:
         await self._order(run, "update", end_by_s=end_by_s)
 

@@ -212,6 +212,9 @@ class SimulatedEngine:
                 record.end_by_s += held_s
             self._arm(run)
 
+    async def notify(self, run: RunId, text: str) -> None:
+        """Nothing runs that could show it."""
+
     async def update(self, run: RunId, *, end_by_s: float | None) -> None:
         record = self._runs.get(run)
         if record is not None and not record.is_over:
