@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from slurmbridge.controller import dependencies, magnets, nodes, queueing
+from slurmbridge.controller import dependencies, magnets, nodes, queueing, wckeys
 from slurmbridge.controller.preemption_rules import exempt_until_s
 from slurmbridge.controller.transitions import BY_EXIT, KEEP, Event, Phase, Refusal, phase_of, rule_for, state_by_exit
 from slurmbridge.controller.world import World
@@ -127,6 +127,7 @@ class JobLife:
         world.columns.apply_start(nodes.running_job(job, world.limits.subject(job), exempt_until_s(world, job)))
         world.limits.job_started(job)
         world.priorities.job_started(job, now)
+        wckeys.make_known(world, job)
 
     def _do_launch(self, job: JobRecord, cause: Cause, event: Event) -> None:
         job.credential = secrets.token_urlsafe(24)

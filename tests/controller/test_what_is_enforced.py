@@ -43,6 +43,9 @@ def test_any_wckey_is_taken_where_they_are_only_tracked() -> None:
         assert lab.job(await lab.submit(by=BOB)).wckey == "*"
         running = await lab.submit(by=ALICE)
         await lab.settle()
+        await lab.advance(4)                  # jobs that start make their wckeys known
+        assert sorted(name for name, user in lab.controller.world.accounting.wckeys.values() if user == "alice") == [
+            "", "*", "any"]
         with pytest.raises(SlurmError) as refused:
             await lab.acts.update_job(ROOT, str(running), {"wckey": "any"})
         assert refused.value.code == errors.ESLURM_JOB_NOT_PENDING
