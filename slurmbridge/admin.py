@@ -224,6 +224,20 @@ def relay(socket: Annotated[Path, typer.Option("--socket", help="Where users' co
         fail(f"{error.filename or socket}: {error.strerror or error}")
 
 
+@app.command()
+def health(nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="Which nodes.")] = None,
+           undo: Annotated[bool, typer.Option("--undo", help="Lift what health has set on them (on all), until they "
+                                                             "are said to be bad anew.")] = False,
+           stage: Annotated[str | None, typer.Option("--stage", metavar="PARTITION=STAGE",
+                                                     help="observe | drain-only | act")] = None,
+           state: StateOption = None) -> None:
+    """Says of nodes what is wrong, who said it, since when, and what will happen next."""
+    if stage is not None:
+        partition, _, word = stage.partition("=")
+        raise typer.Exit(_call(state, "health-stage", partition, word))
+    raise typer.Exit(_call(state, "health-undo" if undo else "health-show", *(nodes or ())))
+
+
 @importing.command("usage")
 def import_usage(file: Annotated[str, typer.Argument(help="Output of sshare -alP.")],
                  state: StateOption = None) -> None:

@@ -46,7 +46,8 @@ def parse_usage(text: str) -> list[tuple[str, str, float]]:
 
 
 async def run(argv: Sequence[str], env: Mapping[str, str], session: ClientSession) -> Reply:
-    """``status``, ``shutdown``, ``import-usage FILE``, ``import-KIND FILE [FILE]`` or ``report-usage …``."""
+    """``status``, ``shutdown``, ``import-usage FILE``, ``import-KIND FILE [FILE]``, ``health-VERB …`` or ``report-usage
+    …``."""
     what = argv[0] if argv else ""
     if what == "status":
         return Reply(stdout=status_text(session))
@@ -65,6 +66,12 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: ClientSessio
         except (UsageFileError, SlurmError) as error:
             return Reply(stderr=f"slurmbridge: {argv[1]}: {error}\n", exit_code=1)
         return Reply(stdout=f"usage of {len(rows)} associations imported\n")
+    if what.startswith("health-"):
+        try:
+            verb = what.removeprefix("health-")
+            return Reply(stdout=await session.acts.health(session.identity, verb, argv[1:]))
+        except SlurmError as error:
+            return Reply(stderr=f"slurmbridge: {error}\n", exit_code=1)
     if what == "report-usage" and len(argv) == 7:
         return await _report_usage(argv[1:], env, session)
     if what.removeprefix("import-") in IMPORTS and len(argv) in (2, 3):

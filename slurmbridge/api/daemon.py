@@ -35,6 +35,7 @@ from slurmbridge.controller.config import Config, ConfigError, read_config
 from slurmbridge.controller.default_conf import cluster_conf_text, default_conf_text
 from slurmbridge.controller.inventory import add_found_nodes, make_nodes
 from slurmbridge.controller.service import Controller
+from slurmbridge.health.policy import Policy
 from slurmbridge.slurm.conf import ConfError, read_conf
 from slurmbridge.slurm.settings import SlurmConf
 
@@ -43,6 +44,9 @@ REMEMBERED = "options.json"
 UNWRITTEN = "unwritten"
 """File of a state: what its controller could not write into the ledger before it ended."""
 LAST_WORDS_S = 0.1
+SLURMD_TIMEOUT_S = 300
+"""Slurm's default: a node that has not answered for so long is DOWN."""
+NEVER_S = 1e9
 SWITCH_S = 0.001
 """A thread that prints a long table hands the interpreter on after this time, so that submissions need not wait."""
 
@@ -152,6 +156,15 @@ async def _kubernetes(options: Options, conf: SlurmConf, clock: Callable[[], flo
     return engine
 
 
+def _health(options: Options, conf: SlurmConf) -> Policy:
+    """Raises StartError."""
+    try:
+        settings = read_config(str(options.config) if options.config else None).health
+    except ConfigError as error:
+        raise StartError(str(error)) from None
+    return settings.policy(float(conf.values.get("SlurmdTimeout", SLURMD_TIMEOUT_S)) or NEVER_S)
+
+
 def prepare_state(options: Options) -> None:
     """Raises StartError."""
     try:
@@ -227,7 +240,8 @@ async def _lead(options: Options, outside: Outside, ready: Callable[[str], None]
         remember_options(options)
         queries = Queries(database)
         engine = await make_engine(options, conf, clock, *await outside.way_here())
-        controller = Controller(conf, engine, ledger, clock, queries, options.address)
+        controller = Controller(conf, engine, ledger, clock, queries, options.address,
+                                _health(options, conf))
         await controller.start()
     except (StartError, LedgerError, OSError, ValueError, RuntimeError) as error:
         ledger.close()

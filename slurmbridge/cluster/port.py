@@ -55,7 +55,11 @@ class Event:
                         Cancelled, Preempted, Requeued, NodeFail, Shutdown, StepDaemonLost (somebody killed a step
                         daemon; "node" says whose), NotStarted (the engine does not know the run)
     - ``launch_failed`` the gang could not be started; nothing of it runs; ``data``: {"node", "reason", "message"}
-    - ``node``          inventory or condition of a node changed; ``data`` = {"name", …}
+    - ``node``          something of a node changed; ``data`` = {"name", …}: "line" (NodeLine), "foreign" (what others
+                        use), facts such as "os", and "health", what is said of it, None: there is no such node any
+                        more. Keys: uid, boot_id, created_s, zone, conditions, taints, labels, unschedulable, deleting,
+                        leftovers, capacity and allocatable (devices by Slurm's name), pods (job id -> stuck,
+                        deleting, over, of those that do not get on; None: cannot be told)
     - ``request``       a process inside the job asked the controller for something; ``data``
 
     ``usage``: user_cpu_s, system_cpu_s, num_tasks; where the tasks lived long enough to be looked at also cpu_khz and

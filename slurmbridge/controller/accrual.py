@@ -8,32 +8,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
+from slurmbridge.controller.refunds import Run, RunBook, Sum
 from slurmbridge.fairshare import usage as arithmetic
 from slurmbridge.fairshare.tree import LongDoubles, Tree
 from slurmbridge.slurm import states
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.slurm.settings import SlurmConf
 from slurmbridge.views.records import AssociationData, AssociationRecord, JobRecord, QosRecord
-
-
-@dataclass(slots=True)
-class _Sum:
-    """What one period adds to one association or QOS."""
-
-    usage: float = 0.0
-    wall_s: float = 0.0
-    tres_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-
-    def add(self, usage: float, wall_s: float, tres: dict[str, int]) -> None:
-        self.usage += usage
-        self.wall_s += wall_s
-        for name, count in tres.items():
-            if count and name != "energy":
-                self.tres_s[name] += wall_s * count
 
 
 class UsageBook:
@@ -46,6 +31,7 @@ class UsageBook:
         self.last_ran_s = last_ran_s          # when usage was last brought up to date
         self.last_reset_s = last_reset_s
         self.partition_qos: dict[str, str] = {}
+        self.runs: RunBook | None = None      # kept where runs may have to be taken back
         self.configure(conf)
 
     def configure(self, conf: SlurmConf) -> None:
@@ -78,8 +64,8 @@ class UsageBook:
             self._add((job,), now_s if job.end_s is None else min(now_s, job.end_s))
 
     def _add(self, jobs: Iterable[JobRecord], until_s: float) -> None:
-        associations: dict[int, _Sum] = defaultdict(_Sum)
-        qos_sums: dict[str, _Sum] = defaultdict(_Sum)
+        associations: dict[int, Sum] = defaultdict(Sum)
+        qos_sums: dict[str, Sum] = defaultdict(Sum)
         since_s = self.last_ran_s or 0.0
         for job in jobs:
             seconds = arithmetic.elapsed_s(job.start_s or 0.0, since_s, until_s)
@@ -93,11 +79,40 @@ class UsageBook:
                 else:
                     qos_sums[name].add(accrued.usage, accrued.seconds, tres)
             associations[job.assoc_id].add(accrued.usage, accrued.seconds, tres)
+            if self.runs is not None:
+                run = self.runs.runs.get(job.job_id)
+                if run is None:
+                    run = self.runs.runs[job.job_id] = self._before(job, since_s)
+                run.decayed.add(accrued.usage, accrued.seconds, tres)
+                run.plain.add(accrued.usage_undecayed, accrued.seconds_undecayed, tres)
         for association_id, total in associations.items():
             for association in self._upwards(association_id):
                 _credit(association, total)
         for name, total in qos_sums.items():
             _credit(self.accounting.qos[name], total)
+
+    def _before(self, job: JobRecord, until_s: float) -> Run:
+        """What a run of before this controller's start has added, as if it had been counted without a break."""
+        run, left = Run(), self._per_second
+        seconds = arithmetic.elapsed_s(job.start_s or 0.0, 0.0, until_s)
+        if seconds > 0:
+            factor, billing = self._usage_factor(job), self.billing_of(job)
+            decayed_s = (1 - left ** seconds) / (1 - left) if left < 1 else float(seconds)
+            tres = job.tres_alloc if self._tres_too else {}
+            run.decayed.add(decayed_s * billing * factor, decayed_s * factor, tres)
+            run.plain.add(seconds * billing * factor, seconds * factor, tres)
+        return run
+
+    def refund(self, job: JobRecord) -> None:
+        """Takes back what the run that has just ended added, in its association, those above, and its QOS."""
+        if self.runs is None:
+            return
+        run = self.runs.runs.pop(job.job_id, None) or self._before(job, self.last_ran_s or 0.0)
+        for association in self._upwards(job.assoc_id):
+            _debit(association, run.decayed)
+        for name in {job.qos, self.partition_qos.get(job.partition, "")} & self.accounting.qos.keys():
+            qos = self.accounting.qos[name]
+            _debit(qos, run.plain if "NoDecay" in qos.flags else run.decayed)
 
     def _usage_factor(self, job: JobRecord) -> float:
         qos = self.accounting.qos.get(job.qos)
@@ -117,11 +132,15 @@ class UsageBook:
     def _decay(self, left: float) -> None:
         if left == 1:
             return
+        if self.runs is not None:
+            self.runs.decay(left)
         for record in self._records():
             if not (isinstance(record, QosRecord) and "NoDecay" in record.flags):
                 _scale(record, left)
 
     def _reset(self) -> None:
+        if self.runs is not None:
+            self.runs.reset()
         for record in self._records():
             _scale(record, 0.0)
 
@@ -213,11 +232,18 @@ def _accrues(job: JobRecord) -> bool:
             and states.COMPLETING not in job.flags)
 
 
-def _credit(record: AssociationRecord | QosRecord, total: _Sum) -> None:
+def _credit(record: AssociationRecord | QosRecord, total: Sum) -> None:
     record.usage_raw += total.usage
     record.grp_used_wall_s += total.wall_s
     for name, value in total.tres_s.items():
         record.usage_tres_raw[name] = record.usage_tres_raw.get(name, 0.0) + value
+
+
+def _debit(record: AssociationRecord | QosRecord, total: Sum) -> None:
+    record.usage_raw = max(record.usage_raw - total.usage, 0.0)
+    record.grp_used_wall_s = max(record.grp_used_wall_s - total.wall_s, 0.0)
+    for name, value in total.tres_s.items():
+        record.usage_tres_raw[name] = max(record.usage_tres_raw.get(name, 0.0) - value, 0.0)
 
 
 def _scale(record: AssociationRecord | QosRecord, left: float) -> None:

@@ -334,6 +334,33 @@ class ControllerActs(JobTalks):
         self._service.import_usage(rows)
         await self._durable()
 
+    async def health(self, caller: Identity, verb: str, words: Sequence[str]) -> str:
+        """``show [NODE…]``, ``undo [NODE…]`` (without one: all) or ``stage PARTITION STAGE``; the text to print.
+
+        Raises SlurmError.
+        """
+        health = self._service.health
+        if verb == "show":
+            self._known_nodes(words)
+            return "".join(health.explain(name) for name in words) if words else str(health.overview())
+        self._super(caller)
+        if verb == "undo":
+            self._known_nodes(words)
+            done = health.undo(words or None)
+            text = f"lifted: {', '.join(done)}\n" if done else "there is nothing to lift\n"
+        else:
+            try:
+                health.set_stage(*words)
+            except ValueError as error:
+                raise SlurmError(errors.ESLURM_INVALID_PARTITION_NAME, str(error)) from None
+            text = f"{words[0]}: {words[1]}\n"
+        await self._durable()
+        return text
+
+    def _known_nodes(self, names: Sequence[str]) -> None:
+        if any(name not in self._world.nodes for name in names):
+            raise SlurmError(errors.ESLURM_INVALID_NODE_NAME)
+
     async def import_records(self, caller: Identity, kind: str, text: str, more: str, zone: Zone) -> str:
         self._super(caller)
         return await self._service.books.take_over(kind, text, more, zone)

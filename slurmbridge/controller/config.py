@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slurmbridge.cluster.kubernetes.settings import KubernetesSettings
 from slurmbridge.controller.config_https import HttpsSettings, IdentitySettings, LeaderSettings, ProbeSettings
+from slurmbridge.controller.health_settings import HealthSettings
 
 
 class ConfigError(Exception):
@@ -27,6 +28,7 @@ class Config(BaseModel):
     database: str | None = Field(default=None, description="ledger: a path, sqlite:///PATH or postgresql://…")
     socket: Path | None = Field(default=None, description="where commands connect; default STATE/slurmbridge.sock")
     log: Path | None = None
+    health: HealthSettings = Field(default_factory=HealthSettings)
     kubernetes: KubernetesSettings = Field(default_factory=KubernetesSettings)
     https: HttpsSettings | None = None
     identity: IdentitySettings = Field(default_factory=IdentitySettings)

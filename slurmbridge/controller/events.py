@@ -4,13 +4,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 
 from slurmbridge.cluster.port import Event as News
 from slurmbridge.cluster.port import RunId
-from slurmbridge.controller import node_arrivals, nodes, steps
+from slurmbridge.controller import node_arrivals, steps
 from slurmbridge.controller.life import Cause, JobLife
+from slurmbridge.controller.node_health import NodeHealth
 from slurmbridge.controller.transitions import Event, Phase, phase_of
 from slurmbridge.controller.world import World
 from slurmbridge.slurm import states
@@ -30,7 +31,9 @@ _NODE_FIELDS = ("cpu_load", "free_mem_mb", "boot_s", "daemon_start_s", "os", "ar
 
 
 class EngineNews:
-    """``run`` listens until cancelled; ``take`` is one piece of news."""
+    """``run`` listens until cancelled; ``take`` is one piece of news. ``health`` is set once it is there."""
+
+    health: NodeHealth
 
     def __init__(self, world: World, life: JobLife, ends_at: Callable[[JobRecord], float | None]) -> None:
         self._world = world
@@ -79,6 +82,7 @@ class EngineNews:
             handler(job, news)
 
     def _started(self, job: JobRecord, news: News) -> None:
+        self.health.launched(job.nodes)
         if self._life.apply(job, Event.STARTED):
             for step in steps.at_start(job, self._world.conf, news.at_s):
                 job.steps[step.step_id] = step
@@ -191,7 +195,7 @@ class EngineNews:
         elif reason == "DeadLine":
             self._life.apply(job, Event.DEADLINE, cause)
         elif reason in ("NodeFail", "NodeDown", "StepDaemonLost"):
-            self._node_failed(job, cause)
+            self.node_failed(job, cause)
         elif reason == "Cancelled":
             if phase_of(job) in (Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED):    # else it was cancelled here
                 self._life.apply(job, Event.CANCEL, Cause(uid=job.uid, at_s=news.at_s))
@@ -214,6 +218,7 @@ class EngineNews:
             self._life.launch_again(job)      # a restart came between the decision and its execution
             return
         log.warning("job %d: launch failed: %s", job.job_id, data)
+        self.health.launch_failed(str(data.get("node") or ""))
         if phase_of(job) in (Phase.RUNNING, Phase.SUSPENDED):
             self._lose(job, Cause(uid=0, node=job.batch_host))
         for part in self._world.jobs.het_components(job):
@@ -233,31 +238,24 @@ class EngineNews:
                 self._life.apply(job, Event.CANCEL, Cause(uid=job.uid))
 
     def _node(self, news: News) -> None:
-        """A node's condition as the engine sees it; what an administrator set stays."""
+        """What the engine sees of a node; what it means for its state, health says."""
         world, data = self._world, news.data
         line, use = data.get("line"), data.get("foreign")
-        if isinstance(line, NodeLine):
-            node_arrivals.found(world, line)
+        changed = isinstance(line, NodeLine) and node_arrivals.found(world, line)
         node = world.nodes.get(str(data.get("name")))
         if node is None:
             return
         for name in _NODE_FIELDS:
             if name in data:
                 setattr(node, name, data[name])
-        if "base_state" in data:
-            before, node.base_state = node.base_state, str(data["base_state"])
-            if before != node.base_state:
-                node.reason = str(data.get("reason") or "") if node.base_state == "DOWN" else node.reason
-                node.reason_s = news.at_s
-                world.node_changed(node)
         if isinstance(use, dict) and use != node.foreign:
             node_arrivals.set_foreign(world, node.name, use)
-        if "drain" in data and nodes.drain_by_engine(node, str(data["drain"]), news.at_s):
-            world.node_changed(node)
-        nodes.show_to_scheduler(node, world.columns)
-        if node.base_state == "DOWN":
-            self.fail_node(node.name)
-        world.wake()
+            changed = True
+        if "health" in data:
+            health = data["health"]
+            self.health.see(node.name, health if isinstance(health, Mapping) else None)
+        if changed:
+            world.wake()
 
     def fail_node(self, name: str) -> None:
         """Every job on the node loses it: requeued where it may be, else NODE_FAIL."""
@@ -266,9 +264,9 @@ class EngineNews:
         for job_id in sorted(node.job_ids) if node is not None else ():
             job = world.jobs.active.get(job_id)
             if job is not None and not job.request.no_kill:
-                self._node_failed(job, Cause(uid=0, node=name))
+                self.node_failed(job, Cause(uid=0, node=name))
 
-    def _node_failed(self, job: JobRecord, cause: Cause) -> None:
+    def node_failed(self, job: JobRecord, cause: Cause) -> None:
         """With one component a heterogeneous job loses all."""
         for part in self._world.jobs.het_components(job):
             self._lose(part, replace(cause))

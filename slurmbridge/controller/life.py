@@ -22,6 +22,10 @@ from slurmbridge.views.records import JobRecord
 
 _NOT_TESTED = frozenset({"DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin"})
 """Jobs with these reasons keep their dependencies as they are."""
+AVOIDED = 16
+"""So many of the nodes that failed a job are remembered."""
+MOST_DELAYS = 16
+"""A job that lost its node again and again waits at most so many times the delay."""
 REQUEUE_DELAY_S = 120
 """Slurm's credential lifetime: a requeued job does not start again before (slurm.conf(5), requeue_delay)."""
 
@@ -187,7 +191,7 @@ class JobLife:
             job.reason = "RaisedSignal"
         job.reason_desc = cause.description
         self._show_completing(job)
-        self._usage_ends(job, now)
+        self._usage_ends(job, now, is_lost=event is Event.NODE_FAILED)
         self._over(job)                       # who waits for its nodes is looked at once they are free
 
     def _do_end_unstarted(self, job: JobRecord, cause: Cause, event: Event) -> None:
@@ -242,6 +246,7 @@ class JobLife:
             world.columns.apply_end(job.job_id)
             world.limits.job_ended(job)
         nodes.vacate(job, world.nodes, now)
+        world.nodes_released([one.node for one in job.allocation])
         self._show_completing(job)
         self._close_steps(job)
         if job.dependency or world.jobs.dependent:
@@ -285,10 +290,13 @@ class JobLife:
         self._count_suspension(job, now)
         job.end_s = now
         self._show_completing(job)
-        self._usage_ends(job, now)
         state = cause.state or (states.PREEMPTED if cause.preempted else states.REQUEUED)
+        self._usage_ends(job, now, is_lost=state == states.NODE_FAIL)
         if state == states.NODE_FAIL:
             job.exit_status, job.failed_node = cause.exit_status, cause.node
+            job.node_failures += 1
+        if cause.node:
+            job.avoid_nodes = (*(name for name in job.avoid_nodes if name != cause.node), cause.node)[-AVOIDED:]
         world.journal.close_run(as_requeued(job, state))
 
     def _do_count_restart(self, job: JobRecord, cause: Cause, event: Event) -> None:
@@ -308,10 +316,13 @@ class JobLife:
         world, now = self.world, self.world.now()
         self._new_run(job)
         delay = int(world.conf.scheduler_parameters.get("requeue_delay") or REQUEUE_DELAY_S)
+        delay *= min(1 << max(job.node_failures - 1, 0), MOST_DELAYS)
         begin = now + delay + 1
         if (job.request.begin_s or 0) <= now:
             job.eligible_s = begin
         job.submit_s = now if now > job.submit_s else job.submit_s + 1
+        if job.node_failures > world.max_node_fail_requeue and event is not Event.LAUNCH_FAILED:
+            self._hold_failed(job, "node failure limit exceeded requeued held")
         if job.priority != 0:
             job.reason = "BeginTime"
             job.start_s = job.eligible_s
@@ -349,15 +360,21 @@ class JobLife:
             self.apply(job, Event.ABANDON_NODE if cause.node else Event.ABANDON, Cause(reason="JobLaunchFailure"))
             return
         if job.launch_failures >= self.world.conf.max_batch_requeue:
-            job.launch_failures = 0
-            job.flags.add(states.REQUEUE_HOLD)
-            job.reason, job.reason_desc = "JobHoldMaxRequeue", "launch failure limit exceeded requeued held"
+            self._hold_failed(job, "launch failure limit exceeded requeued held")
         elif cause.node:
             return
         else:
             job.reason, job.reason_desc = "JobHeldUser", "launch failed requeued held"
         job.priority = 0
         queueing.refresh(self.world, job)
+
+    def _hold_failed(self, job: JobRecord, why: str) -> None:
+        """It failed too often through no fault of its own; a release lets it try as often again."""
+        job.launch_failures = job.node_failures = 0
+        job.avoid_nodes = ()
+        job.flags.add(states.REQUEUE_HOLD)
+        job.priority = 0
+        job.reason, job.reason_desc = "JobHoldMaxRequeue", why
 
     # --- suspension
     def _do_suspend(self, job: JobRecord, cause: Cause, event: Event) -> None:
@@ -394,8 +411,12 @@ class JobLife:
         now = self.world.now()
         return cause.at_s if cause.at_s is not None and (job.start_s or now) <= cause.at_s <= now else now
 
-    def _usage_ends(self, job: JobRecord, now: float) -> None:
-        self.world.priorities.job_ended(job, now)
+    def _usage_ends(self, job: JobRecord, now: float, *, is_lost: bool) -> None:
+        """``is_lost``: the run ended with its node."""
+        refund = is_lost and self.world.priorities.usage.runs is not None
+        if refund:
+            job.system_comment = f"{job.system_comment}{'; ' if job.system_comment else ''}its usage is not charged"
+        self.world.priorities.job_ended(job, now, refund=refund)
         self.world.usage_ended(job)
 
     def _work(self) -> None:

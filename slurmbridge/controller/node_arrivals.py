@@ -8,20 +8,26 @@ from slurmbridge.controller import nodes, queueing
 from slurmbridge.controller.inventory import in_order, make_nodes, partition_nodes
 from slurmbridge.controller.world import World
 from slurmbridge.slurm.settings import NodeLine
+from slurmbridge.views.records import NodeRecord
 
+LAST_WEIGHT = 1 << 24
+"""Added to the weight of a node that is to be taken last: more than slurm.conf's weights are."""
 Foreign = Mapping[str, Any]
 """{"cpus", "mem_mb", "gres": {"gpu:h100": count}}: what others use of a node."""
 
 
-def found(world: World, line: NodeLine) -> None:
-    """A line of slurm.conf for the same node counts more. What jobs hold is resized only once they are gone."""
+def found(world: World, line: NodeLine) -> bool:
+    """A line of slurm.conf for the same node counts more. What jobs hold is resized only once they are gone.
+
+    Whether anything is another than before.
+    """
     conf = world.conf
     known = conf.found_nodes.get(line.name)
     if line.name in conf.nodes and known is None:
-        return
+        return False
     record = world.nodes.get(line.name)
     if record is not None and (known == line or record.job_ids):
-        return
+        return False
     conf.found_nodes[line.name] = conf.nodes[line.name] = line
     made = make_nodes(conf, world.now())
     if record is None:
@@ -43,6 +49,7 @@ def found(world: World, line: NodeLine) -> None:
             partition.nodes = in_order(names)
             partition.nodes_text = queueing.hostlist(world, partition.nodes)
     _new_columns(world)
+    return True
 
 
 def _new_columns(world: World) -> None:
@@ -53,8 +60,7 @@ def _new_columns(world: World) -> None:
         world.columns.apply_start(job)
     for node in world.nodes.values():
         nodes.show_to_scheduler(node, world.columns)
-        if node.foreign:
-            set_foreign(world, node.name, node.foreign)
+        show_use(world, node)
     for partition in world.partitions.values():
         queueing.partition_changed(world, partition)
 
@@ -63,5 +69,20 @@ def set_foreign(world: World, name: str, use: Foreign) -> None:
     """Jobs get what others leave."""
     node = world.nodes[name]
     node.foreign = dict(use)
-    gres = {(kind.partition(":")[0], kind.partition(":")[2]): int(count) for kind, count in use["gres"].items()}
-    world.columns.set_foreign(name, int(use["cpus"]), int(use["mem_mb"]), gres)
+    show_use(world, node)
+
+
+def show_use(world: World, node: NodeRecord) -> None:
+    """What jobs cannot have of a node: others' use, missing and closed devices; and whether it is taken last."""
+    if node.name not in world.columns.index:
+        return
+    use, gres = node.foreign, {}
+    held = use.get("gres", {})
+    for kind, count in node.gres.items():
+        gone = min(int(held.get(kind, 0)) + node.closed_gres.get(kind, 0), count)
+        if gone:
+            gres[kind.partition(":")[0], kind.partition(":")[2]] = gone
+    world.columns.set_foreign(node.name, int(use.get("cpus", 0)), int(use.get("mem_mb", 0)), gres)
+    weight = node.weight + (LAST_WEIGHT if node.taken_last else 0)
+    if world.columns.weight[world.columns.index[node.name]] != weight:
+        world.columns.set_node_features(node.name, node.usable_features, weight)

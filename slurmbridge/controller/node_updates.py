@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 from slurmbridge.accounting.operations import SaveNode, SavePartition
-from slurmbridge.controller import inventory, nodes, queueing
+from slurmbridge.controller import inventory, node_arrivals, nodes, queueing
 from slurmbridge.controller.world import World
 from slurmbridge.slurm import conf_values, errors
 from slurmbridge.slurm.conf_keys import PARTITION_KEYS
@@ -70,6 +70,9 @@ class NodeUpdates:
             node.resume_after_s = now + int(after) if after.isdigit() and int(after) else None
         if node.name in world.columns.index and _SHOWN_TO_SCHEDULER & set(changes):
             world.columns.set_node_features(node.name, node.usable_features, node.weight)
+            node_arrivals.show_use(world, node)
+        if state or reason is not None:
+            world.node_taken_over(node, state)
         self.shown(node)
 
     def _state(self, node: NodeRecord, state: str, reason: str | None, now: float) -> None:

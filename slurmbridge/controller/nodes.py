@@ -109,29 +109,8 @@ def ends_soon(job: JobRecord, columns: ClusterColumns, now_s: float) -> None:
 
 def is_available(node: NodeRecord) -> bool:
     """Whether it takes new jobs."""
-    return node.base_state not in ("DOWN", "UNKNOWN", "FUTURE", "ERROR") and not node.flags & NOT_SCHEDULABLE
-
-
-def drain_by_engine(node: NodeRecord, reason: str, at_s: float) -> bool:
-    """The engine wants no new jobs there ("": no such wish). A drain that somebody else has set is left alone.
-
-    Whether anything changed.
-    """
-    if reason == node.engine_drain:
-        return False
-    owned = bool(node.engine_drain) and node.reason == node.engine_drain
-    if reason and (owned or not node.flags & {"DRAIN", "FAIL"}):
-        node.flags.add("DRAIN")
-        node.reason, node.reason_user, node.reason_uid, node.reason_s = reason, "root", 0, at_s
-        node.engine_drain = reason
-        return True
-    if not reason:
-        node.engine_drain = ""
-        if owned:
-            node.flags.discard("DRAIN")
-            node.reason, node.reason_user, node.reason_uid, node.reason_s = "", "", None, None
-            return True
-    return False
+    return node.base_state not in ("DOWN", "UNKNOWN", "FUTURE", "ERROR") and not node.blocked \
+        and not node.flags & NOT_SCHEDULABLE
 
 
 def show_to_scheduler(node: NodeRecord, columns: ClusterColumns) -> None:

@@ -228,10 +228,15 @@ class Priorities:
         else:
             self.forget(job.job_id)
 
-    def job_ended(self, job: JobRecord, now_s: float) -> None:
-        """A run is over: adds what it used since the last period. A second call for the same run adds nothing."""
+    def job_ended(self, job: JobRecord, now_s: float, *, refund: bool = False) -> None:
+        """A run is over: adds what it used since the last period, or takes all of it back. A second call for the same
+        run does nothing."""
         if self._active.pop(job.job_id, None) is not None:
             self.usage.end(job, now_s)
+            if refund:
+                self.usage.refund(job)
+        if self.usage.runs is not None:
+            self.usage.runs.runs.pop(job.job_id, None)
 
     def job_over(self, job: JobRecord, now_s: float) -> None:
         """The job is over for good."""

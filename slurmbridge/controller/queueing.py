@@ -74,7 +74,10 @@ def scheduler_partition(record: PartitionRecord) -> Partition:
 
 def partition_changed(world: World, record: PartitionRecord) -> None:
     """A partition is new or changed: columns, priorities and limits follow."""
-    world.columns.set_partition(scheduler_partition(record))
+    closed = {name for name in record.nodes if (node := world.nodes.get(name)) is not None
+              and record.name in node.closed_partitions}
+    found = scheduler_partition(record)
+    world.columns.set_partition(replace(found, nodes=found.nodes - closed) if closed else found)
     world.shapes.clear()
     world.admitted.clear()
     if world.priorities is not None:
@@ -96,6 +99,23 @@ def defaults(world: World, partition: str) -> size.Defaults:
 
 def shape_of(world: World, job: JobRecord, partition: str) -> Shape:
     """Kept by request: many jobs share theirs. Raises SlurmError for a request that has no size."""
+    if job.avoid_nodes:
+        return _avoiding(world, job, _shape_of(world, job, partition), partition)
+    return _shape_of(world, job, partition)
+
+
+def _avoiding(world: World, job: JobRecord, shape: Shape, partition: str) -> Shape:
+    """Without the nodes that failed the job, where there are enough others."""
+    members = world.columns.partitions[partition].nodes
+    avoid = set(job.avoid_nodes) & members - set(shape.node_list)
+    others = sum(name not in avoid and name not in shape.exclude and node_states.is_available(world.nodes[name])
+                 for name in members if name in world.nodes)
+    if not avoid or others < shape.min_nodes:
+        return shape
+    return world.shared.same(replace(shape, exclude=(*shape.exclude, *sorted(avoid - set(shape.exclude)))))
+
+
+def _shape_of(world: World, job: JobRecord, partition: str) -> Shape:
     key = id(job.request), partition
     known = world.shapes.get(key)
     if known is not None:

@@ -28,11 +28,13 @@ from slurmbridge.controller.journal import Journal
 from slurmbridge.controller.launching import Launching
 from slurmbridge.controller.life import Cause, JobLife
 from slurmbridge.controller.limit_book import LimitBooks
+from slurmbridge.controller.node_health import NodeHealth
 from slurmbridge.controller.node_updates import NodeUpdates, PartitionUpdates
 from slurmbridge.controller.nodes import show_to_scheduler
 from slurmbridge.controller.passes import Passes
 from slurmbridge.controller.priorities import Priorities
 from slurmbridge.controller.reconfigure import reconfigure
+from slurmbridge.controller.refunds import RunBook
 from slurmbridge.controller.reservation_updates import ReservationUpdates
 from slurmbridge.controller.reservations import META_KEY, Reservations
 from slurmbridge.controller.submission import Submission
@@ -40,6 +42,8 @@ from slurmbridge.controller.timers import Timers
 from slurmbridge.controller.transitions import Event
 from slurmbridge.controller.views import ControllerViews
 from slurmbridge.controller.world import World
+from slurmbridge.health.policy import Policy
+from slurmbridge.health.rules import DEFAULTS
 from slurmbridge.scheduling.queue import QueueColumns
 from slurmbridge.slurm import errors, node_states
 from slurmbridge.slurm.errors import SlurmError
@@ -60,7 +64,7 @@ class Controller:
     """One cluster's controller. Raises LedgerError, ConfError or OSError from ``start``."""
 
     def __init__(self, conf: SlurmConf, engine: Engine, ledger: Ledger, clock: Callable[[], float],
-                 queries: Any, controller_url: str = "") -> None:
+                 queries: Any, controller_url: str = "", health: Policy | None = None) -> None:
         now = clock()
         self._state = ledger.load()
         state = self._state
@@ -108,6 +112,12 @@ class Controller:
         self.passes = Passes(world, self.life, evictions)
         self.node_updates = NodeUpdates(world, self.news.fail_node)
         self.partition_updates = PartitionUpdates(world)
+        policy = health or Policy(DEFAULTS)
+        world.max_node_fail_requeue = policy.max_node_fail_requeue
+        world.priorities.usage.runs = RunBook() if policy.refunds_runs else None
+        self.health = self.news.health = NodeHealth(world, policy, meta, self.partition_updates,
+                                                    self.news.node_failed)
+        world.nodes_released, world.node_taken_over = self.health.released, self.health.taken_over
         self.life.on_work = self.launching.work
         self.life.on_change = self.timers.arm
         world.wake, world.wake_later = self.passes.wake, self.passes.wake_later
@@ -173,6 +183,7 @@ class Controller:
             await asyncio.sleep(TICK_S)
             try:
                 self.timers.run()
+                self.health.tick()
                 if world.reservations:
                     self.reservations.run()
                 self._save_meta()
@@ -249,6 +260,7 @@ class Controller:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.failure is None:
+            self._save_period()
             self._save_usage()
             with contextlib.suppress(Exception):
                 await self.journal.acknowledged()
@@ -360,10 +372,8 @@ class Controller:
 
 def event_state(node: NodeRecord) -> tuple[str, int]:
     """What the node cannot be used for, as sacctmgr's events say it and as Slurm's number; ("", 0) for a usable one."""
-    if node.base_state not in ("DOWN", "UNKNOWN", "FUTURE", "ERROR") and not {"DRAIN", "FAIL"} & node.flags:
+    is_down = node.base_state in ("DOWN", "UNKNOWN", "FUTURE", "ERROR")
+    if not is_down and (not {"DRAIN", "FAIL"} & node.flags or node.job_ids):      # draining: no event yet
         return "", 0
-    base = node.base_state
-    if base == "IDLE" and node.cpus_alloc:
-        base = "ALLOCATED" if node.cpus_alloc >= node.cpus else "MIXED"
-    number = node_states.number(base, node.flags)
+    number = node_states.number(node.base_state, node.flags)
     return node_states.shown(number, compact=True), number

@@ -48,6 +48,7 @@ class World:
     settings: SchedulerSettings
     controller_url: str = ""
     boot_s: float = 0.0
+    max_node_fail_requeue: int = 5            # health's policy: slurm.conf has no word for it
     priorities: Priorities = None             # type: ignore[assignment]
     limits: LimitBooks = None                 # type: ignore[assignment]
     reservations: dict[str, ReservationRecord] = field(default_factory=dict)                  # by name
@@ -61,6 +62,8 @@ class World:
     refresh_priorities: Callable[[], None] = lambda: None
     usage_ended: Callable[[JobRecord], None] = lambda job: None           # a run's usage was added
     node_changed: Callable[[NodeRecord], None] = lambda node: None        # events of sacctmgr, ledger
+    nodes_released: Callable[[list[str]], None] = lambda names: None      # a job left them
+    node_taken_over: Callable[[NodeRecord, str], None] = lambda node, state: None     # by an administrator
     roll_up: Callable[[], Awaitable[None]] = None             # type: ignore[assignment]   # usage of all full hours
     shapes: dict[tuple[int, str], tuple[JobRequest, Shape]] = field(default_factory=dict)     # by request's id
     admitted: dict[tuple[Shape, str, str], Admission | Refusal] = field(default_factory=dict)      # until nodes change

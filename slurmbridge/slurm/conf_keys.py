@@ -279,7 +279,7 @@ SlurmdPidFile text daemon
 SlurmdPort u32 daemon
 SlurmdSpoolDir text daemon
 SlurmdSyslogDebug text log
-SlurmdTimeout u16 daemon
+SlurmdTimeout u16
 SlurmdUser text daemon
 SrunEpilog text prolog
 SrunPortRange text comm

@@ -138,6 +138,8 @@ class JobRecord:
     derived_exit_status: int = 0
     failed_node: str = ""
     restarts: int = 0
+    avoid_nodes: tuple[str, ...] = ()         # that failed it, most recent last
+    node_failures: int = 0                    # runs lost with a node since it was submitted or released
     launch_failures: int = 0                  # since it was submitted or released (MaxBatchRequeue)
     requeue: bool = True
     dependency: str = ""                      # remaining dependencies as scontrol shows them
@@ -215,7 +217,12 @@ class NodeRecord:
     daemon_start_s: float = 0.0
     last_busy_s: float = 0.0
     resume_after_s: float | None = None
-    engine_drain: str = ""                    # the reason of a DRAIN that is the engine's
+    # what health makes of it (controller.node_verdicts)
+    set_by_health: set[str] = field(default_factory=set)     # of DOWN DRAIN FAIL NOT_RESPONDING
+    blocked: bool = False                     # no new work, without a state of Slurm's
+    taken_last: bool = False
+    closed_gres: dict[str, int] = field(default_factory=dict)              # "gpu:h100" -> devices not handed out
+    closed_partitions: tuple[str, ...] = ()   # whose jobs do not come here
     foreign: dict[str, Any] = field(default_factory=dict)    # what others use (node_arrivals.Foreign)
     cpu_load: float | None = None
     free_mem_mb: int | None = None

@@ -143,6 +143,9 @@ class Acts(Protocol):
     async def import_usage(self, caller: Identity, rows: Sequence[tuple[str, str, float]]) -> None:
         """(account, user, raw usage) replaces the usage of these user associations and of the accounts above."""
         ...
+    async def health(self, caller: Identity, verb: str, words: Sequence[str]) -> str:
+        """Health of nodes: ``show``, ``undo`` or ``stage``; the text to print. Raises SlurmError."""
+        ...
     async def import_records(self, caller: Identity, kind: str, text: str, more: str, zone: Zone) -> str:
         """Another Slurm's ``history`` (more: suspensions), ``events`` or ``reservations`` (more: ids of associations),
         as accounting/history.py reads them; a line that says what was done."""

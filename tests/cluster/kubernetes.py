@@ -233,6 +233,15 @@ class Cluster:
                                           "--config", Path(__file__).with_name("kwok.yaml"),
                                           "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake"])
 
+    def processes_of(self, name: str, pod_uid: str) -> set[int]:
+        """What the pod's containers on a node run now, whatever the API server believes."""
+        found = set()
+        for pid in node.cgroup_pids(f"{self.bridge}-{name}"):
+            with contextlib.suppress(OSError):
+                if f"pod{pod_uid}" in Path(f"/proc/{pid}/cgroup").read_text():
+                    found.add(pid)
+        return found
+
     def is_up(self) -> bool:
         with contextlib.suppress(OSError):
             return self.processes.all_live() and self.call("/readyz") == b"ok"

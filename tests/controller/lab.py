@@ -13,6 +13,7 @@ from slurmbridge.cluster.simulated.engine import SimulatedEngine
 from slurmbridge.controller import events, passes
 from slurmbridge.controller.inventory import make_nodes
 from slurmbridge.controller.service import Controller
+from slurmbridge.health.policy import Policy
 from slurmbridge.slurm.conf import read_conf
 from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.views.records import JobRecord
@@ -50,7 +51,8 @@ events.COMPLETING_S = events.NEXT_S = 0.0     # the clock stands: a job that end
 class Lab:
     """``async with Lab() as lab``; ``restart`` is what a killed controller does next."""
 
-    def __init__(self, conf: str = "") -> None:
+    def __init__(self, conf: str = "", health: Policy | None = None) -> None:
+        self.health = health
         self.folder = tempfile.TemporaryDirectory(prefix="slurmbridge-lab-")
         path = Path(self.folder.name) / "slurm.conf"
         path.write_text(CONF + conf)
@@ -74,7 +76,8 @@ class Lab:
         self.engine = SimulatedEngine(list(make_nodes(self.conf, self.now).values()), clock=lambda: self.now,
                                       sleep=self._sleep)
         self.queries = Queries(database)
-        self.controller = Controller(self.conf, self.engine, Ledger.open(database), lambda: self.now, self.queries)
+        self.controller = Controller(self.conf, self.engine, Ledger.open(database), lambda: self.now, self.queries,
+                                     health=self.health)
         await self.controller.start()
         self.acts, self.views = self.controller.acts, self.controller.views
 
@@ -107,6 +110,7 @@ class Lab:
             self._moved.notify_all()
         await asyncio.sleep(0.02)
         self.controller.timers.run()
+        self.controller.health.tick()
         await self.settle()
 
     async def submit(self, *, by: Identity = ROOT, **fields: Any) -> int:
@@ -137,8 +141,8 @@ class Lab:
 INVOCATION = Invocation("sbatch", (), {}, "/tmp", host="here")
 
 
-def in_lab(test: Callable[[Lab], Awaitable[None]], conf: str = "") -> None:
+def in_lab(test: Callable[[Lab], Awaitable[None]], conf: str = "", health: Policy | None = None) -> None:
     async def go() -> None:
-        async with Lab(conf) as lab:
+        async with Lab(conf, health) as lab:
             await test(lab)
     asyncio.run(go())

@@ -64,7 +64,8 @@ def access() -> Iterator[Access]:
 
 
 class KubeSite(Site):
-    """A site in a namespace of its own. ``settings`` are keys of the ``kubernetes:`` section."""
+    """A site in a namespace of its own. ``settings`` are keys of the ``kubernetes:`` section, and
+    ``health``: the section of that name."""
 
     def __init__(self, access: Access, conf: str = "", **settings: Any) -> None:
         super().__init__("kubernetes", conf, DATA / "kubernetes.conf", (), {})
@@ -72,6 +73,7 @@ class KubeSite(Site):
         self.namespace = f"slurm-{uuid.uuid4().hex[:8]}"
         self.slurm_conf.write_text(self.slurm_conf.read_text().replace("CLUSTER", self.namespace))
         path = str(self.work)
+        self.health: dict[str, Any] = settings.pop("health", {})
         self.settings: dict[str, Any] = {
             "kubeconfig": str(access.kubeconfig), "namespace": self.namespace, "image": access.image,
             "runtime_image": access.runtime_image,
@@ -82,7 +84,8 @@ class KubeSite(Site):
         self.options = ["--config", str(self.config)]
 
     def write_config(self) -> None:
-        self.config.write_text(yaml.safe_dump({"engine": "kubernetes", "kubernetes": self.settings}))
+        self.config.write_text(yaml.safe_dump({
+            "engine": "kubernetes", "kubernetes": self.settings, "health": self.health}))
 
     def script(self, text: str) -> Path:
         path = self.work / f"{uuid.uuid4().hex[:8]}.sh"
@@ -115,8 +118,7 @@ def kube(access: Access, commands: Path) -> Iterator[KubeSite]:
         site.remove()
 
 
-@pytest.fixture
-def make_kube(access: Access, commands: Path) -> Iterator[Any]:
+def _made(access: Access) -> Iterator[Any]:
     sites: list[KubeSite] = []
 
     def make(conf: str = "", **settings: Any) -> KubeSite:
@@ -127,3 +129,14 @@ def make_kube(access: Access, commands: Path) -> Iterator[Any]:
     yield make
     for site in sites:
         site.remove()
+
+
+@pytest.fixture
+def make_kube(access: Access, commands: Path) -> Iterator[Any]:
+    yield from _made(access)
+
+
+@pytest.fixture(scope="module")
+def make_module_kube(access: Access, commands: Path) -> Iterator[Any]:
+    """The same for sites that all tests of a file use."""
+    yield from _made(access)

@@ -36,7 +36,7 @@ def test_a_cordoned_node_takes_no_job_until_it_is_uncordoned(kube) -> None:  # t
     kube.access.kubectl("cordon", node)
     try:
         until(lambda: state(kube, node) == "drained")
-        assert "Kubernetes: cordoned" in kube.ok("sinfo", "-R", "-h")
+        assert "kh:M:cordoned" in kube.ok("sinfo", "-R", "-h")
         job = kube.submit("--mem=64", "-w", node, kube.script("true"))
         until(lambda: kube.job_field(job, "%r").startswith("ReqNodeNotAvail"))
     finally:
@@ -82,20 +82,23 @@ def test_a_node_that_comes_and_goes(kube) -> None:  # type: ignore[no-untyped-de
 
 def test_a_node_whose_kubelet_is_gone(make_kube) -> None:  # type: ignore[no-untyped-def]
     """Its gang is requeued to other nodes; what it ran is gone before it takes a job again."""
-    site = make_kube()
+    site = make_kube("SlurmdTimeout=5\n", health={"windows": {"lost_jobs_after": 10, "warm_up": 0}})
     own = site.access.own
     if own is None:
         pytest.skip("a given cluster's kubelets are not ours to kill")
     job = site.submit("-N2", "--requeue", "--mem=64", site.script("srun sleep 600"))
     site.wait_for(job, "RUNNING")
     _, lost = site.ok("scontrol", "show", "hostnames", site.job_field(job, "%N")).split()
+    [pod] = [pod for pod in site.pods(job) if pod["spec"]["nodeName"] == lost]
+    assert own.processes_of(lost, pod["metadata"]["uid"])
     own.processes.kill(f"kubelet-{lost}")
     try:
         until(lambda: state(site, lost).startswith("down"), 60)
         until(lambda: [row.partition("|")[0] for row in site.accounting(job)] == ["NODE_FAIL", "RUNNING"], 60)
         assert lost not in site.ok("scontrol", "show", "hostnames", site.job_field(job, "%N")).split()
+        assert own.processes_of(lost, pod["metadata"]["uid"])
     finally:
         own.processes.start(f"kubelet-{lost}")
-    until(lambda: state(site, lost) == "idle", 60)
-    assert not [pod for pod in site.pods(job) if pod["spec"].get("nodeName") == lost]
+    until(lambda: state(site, lost) == "idle", 60)    # the pod's object may be there for a moment more
+    assert not own.processes_of(lost, pod["metadata"]["uid"])
     site.ok("scancel", str(job))

@@ -9,12 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from slurmbridge.cluster.kubernetes import ends, foreign, inventory, orders
+from slurmbridge.cluster.kubernetes import ends, foreign, health, inventory, orders
 from slurmbridge.cluster.kubernetes.budget import Budget
 from slurmbridge.cluster.kubernetes.gang import renamed
 from slurmbridge.cluster.kubernetes.objects import Job, Node, Pod
 from slurmbridge.cluster.kubernetes.quantity import quantity
 from slurmbridge.cluster.kubernetes.settings import DEFAULT_GRES, GresRule
+from slurmbridge.health.monitor import Monitor
+from slurmbridge.health.policy import Policy
+from slurmbridge.health.rules import DEFAULTS
+from slurmbridge.health.sight import read
 from slurmbridge.runtime import essentials
 from slurmbridge.runtime.order import RunOrder
 from slurmbridge.runtime.pod import image_environment, with_image_environment
@@ -55,7 +59,7 @@ def test_a_node_as_a_line_of_slurm_conf() -> None:
     line = found.line
     assert (line.cpus, line.real_memory_mb, line.tmp_disk_mb, line.address) == (7, 30720, 102400, "10.0.0.1")
     assert line.features == ("fast", "ib", "flag", "pool=a")
-    assert (found.base_state, found.down_reason) == ("DOWN", "Kubernetes: NodeStatusUnknown")
+    assert not found.is_ready
     assert found.facts["arch"] == "aarch64"
 
 
@@ -77,19 +81,57 @@ def test_a_sites_own_device() -> None:
     assert inventory.devices({"example.com/fpga": "2"}, {}, rules)[0] == {"fpga:u250": 2}
 
 
+GPU_TAINT = {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}
+
+
 @pytest.mark.parametrize(("spec", "tolerations", "reason"), [
-    ({}, [], ""), ({"unschedulable": True}, [], "Kubernetes: cordoned"),
-    ({"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}, [], "Kubernetes: taint gpu"),
-    ({"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}, [{"key": "gpu", "value": "yes"}], ""),
-    ({"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}, [{"key": "gpu", "value": "no"}],
-     "Kubernetes: taint gpu"),
+    ({}, [], ""), ({"unschedulable": True}, [], "kh:M:cordoned spec.unschedulable=true"),
+    (GPU_TAINT, [], "kh:M:taint gpu=NoSchedule/yes"), (GPU_TAINT, [{"key": "gpu", "value": "yes"}], ""),
+    (GPU_TAINT, [{"key": "gpu", "value": "no"}], "kh:M:taint gpu=NoSchedule/yes"),
     ({"taints": [{"key": "gpu", "effect": "NoExecute"}]}, [{"operator": "Exists"}], ""),
     ({"taints": [{"key": "gpu", "effect": "PreferNoSchedule"}]}, [], ""),
     ({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}, [], ""),
-    ({"taints": [{"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}]}, [],
-     "Kubernetes: taint node.kubernetes.io/memory-pressure")])
+    ({"taints": [{"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}]}, [], "")])
 def test_what_keeps_jobs_from_a_node(spec: dict[str, Any], tolerations: list[Any], reason: str) -> None:
-    assert inventory.drain_reason(made(Node, spec=spec), tolerations) == reason
+    """As health judges what is told of the object; that a taint is there because of a condition is no second cause."""
+    found = made(Node, metadata={"name": "n", "uid": "u"}, spec=spec, status={
+        "conditions": [{"type": "Ready", "status": "True"}]})
+    monitor = Monitor(Policy(DEFAULTS), 0.0)
+    monitor.see(read("n", health.seen(found, {}, False, {}, {}, tolerations)), 1000.0)
+    verdict = monitor.verdict("n", 1000.0)
+    assert (verdict.state, verdict.reason) == ("DRAIN" if reason else "", reason)
+
+
+def test_what_is_told_of_a_nodes_health() -> None:
+    found = made(Node, metadata={"name": "n", "uid": "u", "creationTimestamp": "2026-08-01T00:00:00Z", "labels": {
+        "topology.kubernetes.io/zone": "z1"}, "deletionTimestamp": "2026-08-02T00:00:00Z"}, status={
+        "nodeInfo": {"bootID": "b"}, "conditions": [{
+            "type": "KernelReady", "status": "False", "reason": "R", "message": "M",
+            "lastHeartbeatTime": "2026-08-01T00:05:00Z", "lastTransitionTime": "2026-08-01T00:00:10Z"}]})
+    told = health.seen(found, {7: "stuck"}, True, {"gpu": 8}, {"gpu": 7}, ())
+    assert told["conditions"] == [{"type": "KernelReady", "status": "False", "reason": "R", "message": "M",
+                                   "heartbeat_s": 1785542700.0, "changed_s": 1785542410.0}]
+    assert (told["uid"], told["boot_id"], told["zone"], told["created_s"]) == ("u", "b", "z1", 1785542400.0)
+    assert (told["deleting"], told["leftovers"], told["pods"]) == (True, True, {7: "stuck"})
+
+
+def test_devices_that_are_missing_are_counted_and_told() -> None:
+    found = inventory.read_node(made(Node, metadata={"name": "n"}, status={
+        "capacity": {"nvidia.com/gpu": "8", "cpu": "64"}, "allocatable": {"nvidia.com/gpu": "6", "cpu": "60"}}),
+        DEFAULT_GRES)
+    assert (found.line.cpus, found.line.gres) == (60, {"gpu": 8})
+    assert (found.capacity, found.allocatable) == ({"gpu": 8}, {"gpu": 6})
+
+
+@pytest.mark.parametrize(("phase", "ready", "deleted", "before", "word"), [
+    ("Pending", False, False, "", ""), ("Running", True, False, "", "progressing"),
+    ("Running", False, False, "progressing", "stuck"), ("Running", False, False, "stuck", "stuck"),
+    ("Running", True, True, "progressing", "deleting"), ("Failed", False, True, "deleting", "over"),
+    ("Succeeded", False, False, "progressing", "over")])
+def test_what_a_pod_does(phase: str, ready: bool, deleted: bool, before: str, word: str) -> None:
+    one = made(Pod, metadata={"deletionTimestamp": "2026-08-01T00:00:00Z"} if deleted else {}, status={
+        "phase": phase, "conditions": [{"type": "Ready", "status": str(ready)}]})
+    assert health.pod_word(one, before) == word
 
 
 def pod(name: str = "p", node_name: str = "n", phase: str = "Running",

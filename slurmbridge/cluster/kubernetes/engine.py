@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from slurmbridge.cluster.daemons import ask
-from slurmbridge.cluster.kubernetes import inventory, orders
+from slurmbridge.cluster.kubernetes import health, inventory, orders
 from slurmbridge.cluster.kubernetes.api import MERGE_PATCH, Api, ApiError
 from slurmbridge.cluster.kubernetes.budget import PRESETS, Budget
 from slurmbridge.cluster.kubernetes.credentials import Credentials
@@ -66,6 +66,8 @@ class KubernetesEngine:
         self.site = manifest.Site()
         self._foreign = ForeignPods(self._foreign_changed)
         self._ours: dict[str, Pod] = {}       # pods of this site's, by name
+        self._words: dict[str, str] = {}                      # what each is doing (health.pod_word)
+        self._on_node: dict[str, dict[str, Pod]] = {}         # the same by the node that they are bound to
         self._is_listening = False
 
     # ---- start and recovery -----------------------------------------------------------------------------------------
@@ -181,7 +183,7 @@ class KubernetesEngine:
         for name, found in self._found.items():
             line = found.line
             record = NodeRecord(name, line.cpus, real_memory_mb=line.real_memory_mb, features=line.features,
-                                gres=dict(line.gres), base_state=found.base_state)
+                                gres=dict(line.gres), base_state="IDLE" if found.is_ready else "DOWN")
             for field, value in found.facts.items():
                 setattr(record, field, value)
             records.append(record)
@@ -190,7 +192,7 @@ class KubernetesEngine:
 
     def node_answers(self, name: str) -> bool:
         """Whether the node's kubelet is there to say what runs. A pod without a node runs nowhere."""
-        return not name or (name in self._found and self._found[name].base_state != "DOWN")
+        return not name or (name in self._found and self._found[name].is_ready)
 
     def _node_changed(self, before: Node | None, node: Node | None) -> None:
         if node is None:
@@ -198,8 +200,7 @@ class KubernetesEngine:
             self._found.pop(before.metadata.name, None)
             name = before.metadata.name
         else:
-            tolerations = self.settings.defaults.pod.get("tolerations", ())
-            found = inventory.read_node(node, self.settings.gres, tolerations)
+            found = inventory.read_node(node, self.settings.gres)
             name = found.line.name
             self._found[name] = found
         if self._is_listening:
@@ -212,11 +213,10 @@ class KubernetesEngine:
         """What changed of a node that the controller has to know, once."""
         found = self._found.get(name)
         if found is None:
-            data: dict[str, Any] = {"base_state": "DOWN", "reason": "Kubernetes: the node was deleted", "drain": ""}
+            data: dict[str, Any] = {"health": None}
         else:
-            data = {**found.facts, "base_state": found.base_state, "reason": found.down_reason,
-                    "drain": found.drain_reason or self._leftovers(name), "line": found.line,
-                    "foreign": self._foreign_use(name, found)}
+            data = {**found.facts, "line": found.line, "foreign": self._foreign_use(name, found),
+                    "health": self._health(name, found)}
         told = tuple(sorted((key, str(value)) for key, value in data.items()))
         if self._told.get(name) != told:
             self._told[name] = told
@@ -234,11 +234,18 @@ class KubernetesEngine:
         node = self.nodes.items[("", name)]
         return use_of(self._foreign.on(name), node.status.allocatable, found.resources)
 
-    def _leftovers(self, node: str) -> str:
-        """Containers of a run that is over, as far as anybody knows: the node was away when it ended."""
-        left = [pod for pod in self._ours.values() if pod.spec.node_name == node and not is_over(pod)
-                and (run := run_of(pod)) is not None and (run not in self._gangs or self._gangs[run].is_over)]
-        return "Kubernetes: pods of an ended job" if left else ""
+    def _health(self, name: str, found: inventory.Found) -> dict[str, Any]:
+        """Of our pods only those are told that do not get on."""
+        pods, leftovers = {}, False
+        for pod in self._on_node.get(name, {}).values():
+            run = run_of(pod)
+            gang = self._gangs.get(run) if run is not None else None
+            if run is not None and (gang is None or gang.is_over):
+                leftovers = leftovers or not is_over(pod)
+            elif run is not None and health.is_worth_telling(word := self._words[pod.metadata.name]):
+                pods[run.job_id] = word
+        return health.seen(self.nodes.items["", name], pods, leftovers, found.capacity, found.allocatable,
+                           self.settings.defaults.pod.get("tolerations", ()))
 
     # ---- pods and Jobs ----------------------------------------------------------------------------------------------
 
@@ -256,16 +263,23 @@ class KubernetesEngine:
         if not self._is_ours(one):
             self._foreign.see(before, pod)
             return
-        self._ours[one.metadata.name] = one
+        name = one.metadata.name
+        before_word = self._words.get(name, "")
+        self._words[name] = word = health.pod_word(one, before_word)
+        self._ours[name] = one
+        on_node = self._on_node.setdefault(one.spec.node_name, {}) if one.spec.node_name else {}
+        on_node[name] = one
         if pod is None:
-            del self._ours[one.metadata.name]
+            del self._ours[name], on_node[name], self._words[name]
         index, run = index_of(one), run_of(one)
         if run is None or index is None:
             return
         gang = self._gangs.get(run)
         if gang is not None:
             gang.see_pod(index, pod, before)
-        if one.spec.node_name and self._is_listening and (gang is None or gang.is_over):
+        is_over = gang is None or gang.is_over
+        if one.spec.node_name in self._found and self._is_listening and (
+                is_over or (word != before_word and health.is_worth_telling(word, before_word))):
             self._tell_node(one.spec.node_name)
 
     def stale_s(self) -> float:

@@ -20,7 +20,6 @@ from slurmbridge.translate.manifest import DOMAIN
 _NOISE = ("beta.kubernetes.io/", "feature.node.kubernetes.io/", "kubernetes.io/hostname", "node.kubernetes.io/exclude",
           "kubernetes.io/os", "nvidia.com/", "node-role.kubernetes.io/")
 FEATURES_ANNOTATION = f"{DOMAIN}/features"
-_SAID_BY_READY = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 _VENDOR_WORDS = frozenset({"nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon", "gpu"})
 
 
@@ -30,17 +29,20 @@ class Found:
 
     line: NodeLine
     resources: Mapping[str, str]
-    base_state: str                           # IDLE | DOWN
-    down_reason: str
-    drain_reason: str                         # "" = takes jobs
+    is_ready: bool                            # its kubelet answers
+    capacity: Mapping[str, int]               # devices by Slurm's name: what there is, and what can be had of it
+    allocatable: Mapping[str, int]
     facts: Mapping[str, Any]                  # fields of NodeRecord besides
 
 
-def read_node(node: Node, rules: Sequence[GresRule], tolerations: Sequence[Mapping[str, Any]] = ()) -> Found:
-    """A node that says too little to be used is DOWN with 1 CPU."""
+def read_node(node: Node, rules: Sequence[GresRule]) -> Found:
+    """A node that says too little to be used has 1 CPU. Devices that are missing at the moment are counted."""
     allocatable = node.status.allocatable
     cpus = max(int(_amount(allocatable, "cpu")), 1)
-    gres, resources = devices(allocatable, node.metadata.labels, rules)
+    had, _ = devices(allocatable, node.metadata.labels, rules)
+    whole = {**allocatable, **{name: text for name, text in node.status.capacity.items()
+                               if _amount(node.status.capacity, name) > _amount(allocatable, name)}}
+    gres, resources = devices(whole, node.metadata.labels, rules)
     address = next((one.address for one in node.status.addresses if one.type == "InternalIP"), node.metadata.name)
     line = NodeLine(
         name=node.metadata.name, host_name=node.metadata.name, address=address, cpus=cpus, sockets=1,
@@ -48,12 +50,10 @@ def read_node(node: Node, rules: Sequence[GresRule], tolerations: Sequence[Mappi
         tmp_disk_mb=int(_amount(allocatable, "ephemeral-storage")) >> 20, features=features_of(node), gres=gres,
         gres_text=",".join(f"{name}:{count}" for name, count in gres.items()))
     ready = next((one for one in node.status.conditions if one.type == "Ready"), None)
-    is_ready = ready is not None and ready.status == "True"
-    reason = "" if is_ready else f"Kubernetes: {ready.reason or 'NotReady'}" if ready else "Kubernetes: no status yet"
     info = node.status.node_info
     facts = {"arch": _arch(info.architecture), "os": f"{info.os_image} {info.kernel_version}".strip(),
              "address": address}
-    return Found(line, resources, "IDLE" if is_ready else "DOWN", reason, drain_reason(node, tolerations),
+    return Found(line, resources, ready is not None and ready.status == "True", gres, had,
                  {name: value for name, value in facts.items() if value})
 
 
@@ -106,20 +106,6 @@ def model(label: str) -> str:
         if any(letter.isdigit() for letter in word):
             return "".join(words[:number + 1])
     return "".join(words)
-
-
-def drain_reason(node: Node, tolerations: Sequence[Mapping[str, Any]]) -> str:
-    """Why no new job may come: what kube-scheduler would respect, for pods that tolerate no more than these."""
-    if node.metadata.deletion_timestamp:
-        return "Kubernetes: being deleted"
-    if node.spec.unschedulable:
-        return "Kubernetes: cordoned"
-    for taint in node.spec.taints:
-        if taint.key in _SAID_BY_READY:
-            continue
-        if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(one, taint) for one in tolerations):
-            return f"Kubernetes: taint {taint.key}"
-    return ""
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:

@@ -35,9 +35,12 @@ class Condition(Fields):
     status: str = ""
     reason: str = ""
     message: str = ""
+    last_heartbeat_time: str | None = None
+    last_transition_time: str | None = None
 
 
 class NodeInfo(Fields):
+    boot_id: str = msgspec.field(default="", name="bootID")
     architecture: str = ""
     os_image: str = ""
     kernel_version: str = ""

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from slurmbridge.cluster.kubernetes.budget import PRESETS
 
 _STRICT = ConfigDict(extra="forbid")
+ZONE_LABEL = "topology.kubernetes.io/zone"
 _POD_KEYS = frozenset({"volumes", "tolerations", "runtimeClassName", "priorityClassName", "imagePullSecrets",
                        "serviceAccountName", "nodeSelector", "hostAliases", "dnsConfig", "securityContext"})
 _CONTAINER_KEYS = frozenset({"volumeMounts", "env", "envFrom", "securityContext", "imagePullPolicy"})
@@ -85,7 +86,7 @@ class KubernetesSettings(BaseModel):
     scheduler: str = Field(default="gang", description="entry point of slurmbridge.schedulers")
     controller_url: str = Field(default="", description="where commands inside jobs find the controller")
     node_selector: dict[str, str] = Field(default_factory=dict, description="labels of the nodes that are Slurm's")
-    topology: tuple[str, ...] = ("topology.kubernetes.io/zone", "block", "rack")
+    topology: tuple[str, ...] = (ZONE_LABEL, "block", "rack")
     gres: tuple[GresRule, ...] = DEFAULT_GRES
     budget: str = "medium"
     writes_per_s: float | None = Field(default=None, gt=0)

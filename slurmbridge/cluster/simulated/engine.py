@@ -178,6 +178,10 @@ class SimulatedEngine:
         if record is not None and record.is_over and sequence >= record.sequence:
             del self._runs[run]
 
+    def happens(self, event: Event) -> None:
+        """What a simulation makes happen, to a node or a run, as an engine with real ones would tell it."""
+        self._events.put_nowait(event)
+
     # ---- orders -----------------------------------------------------------------------------------------------------
 
     async def signal(self, run: RunId, signal: int, *, steps: bool = True, batch: bool = False,
