@@ -19,6 +19,7 @@ from slurmbridge.commands import sacctmgr_lists as lists
 from slurmbridge.commands import sacctmgr_load as load
 from slurmbridge.commands import sacctmgr_qos as qos
 from slurmbridge.commands import sacctmgr_reservations as reservations
+from slurmbridge.commands import sacctmgr_resources as resources
 from slurmbridge.commands import sacctmgr_user_removal as user_removal
 from slurmbridge.commands import sacctmgr_users as users
 from slurmbridge.commands.common import VERSION_LINE, command, parse_options, refuse_json
@@ -56,22 +57,22 @@ Entities = tuple[tuple[str, int, Handler], ...]
 _ADD: Entities = (
     ("Account", 1, accounts.add_account), ("Acct", 4, accounts.add_account), ("Cluster", 2, clusters.add_cluster),
     ("Coordinator", 2, coordinators.add_coordinator), ("Federation", 1, _refused_entity), ("QOS", 1, qos.add_qos),
-    ("Resource", 1, _refused_entity), ("User", 1, users.add_user))
+    ("Resource", 1, resources.add_resource), ("User", 1, users.add_user))
 _MODIFY: Entities = (
     ("Accounts", 1, accounts.modify_account), ("Acct", 4, accounts.modify_account),
     ("Clusters", 5, clusters.modify_cluster), ("Federation", 1, _refused_entity), ("Job", 1, jobs.modify_job),
-    ("QOSs", 1, qos.modify_qos), ("Resource", 1, _refused_entity), ("Users", 1, users.modify_user))
+    ("QOSs", 1, qos.modify_qos), ("Resource", 1, resources.modify_resource), ("Users", 1, users.modify_user))
 _DELETE: Entities = (
     ("Accounts", 1, accounts.delete_account), ("Acct", 4, accounts.delete_account),
     ("Clusters", 2, clusters.delete_cluster), ("Coordinators", 2, coordinators.delete_coordinator),
-    ("Federations", 1, _refused_entity), ("QOS", 2, qos.delete_qos), ("Resource", 1, _refused_entity),
+    ("Federations", 1, _refused_entity), ("QOS", 2, qos.delete_qos), ("Resource", 1, resources.delete_resource),
     ("Users", 1, user_removal.delete_user))
 _LIST: Entities = (
     ("Accounts", 2, lists.list_account), ("Acct", 4, lists.list_account), ("Associations", 2, lists.list_association),
     ("Clusters", 2, lists.list_cluster), ("Configuration", 2, books.list_configuration),
     ("Events", 1, events.list_event), ("Federation", 1, books.list_federation), ("Instances", 1, books.list_instance),
     ("Problems", 1, books.list_problem), ("RunawayJobs", 2, jobs.list_runaway), ("OrphanJobs", 1, jobs.list_runaway),
-    ("LostJobs", 1, jobs.list_runaway), ("QOS", 1, lists.list_qos), ("Resource", 4, books.list_resource),
+    ("LostJobs", 1, jobs.list_runaway), ("QOS", 1, lists.list_qos), ("Resource", 4, resources.list_resource),
     ("Reservations", 4, reservations.list_reservation), ("Resv", 4, reservations.list_reservation),
     ("Stats", 1, books.list_stats),
     ("Transactions", 1, books.list_transactions), ("Txn", 1, books.list_transactions), ("Users", 1, lists.list_user),

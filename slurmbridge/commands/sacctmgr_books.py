@@ -134,10 +134,6 @@ async def _nothing(talk: Talk, argv: Sequence[str], default: str) -> None:
     show(talk, formats or [default], [])
 
 
-async def list_resource(talk: Talk, argv: Sequence[str]) -> None:
-    await _nothing(talk, argv, "Name,Server,Type,Count,LastConsumed,Allocated,ServerType,Flags")
-
-
 async def list_federation(talk: Talk, argv: Sequence[str]) -> None:
     await _nothing(talk, argv, "Federation,Cluster,ID%2,Features,FedState")
 

@@ -12,7 +12,7 @@ from slurmbridge.commands.scontrol_config import config_text
 from slurmbridge.commands.scontrol_job import job_text
 from slurmbridge.commands.scontrol_node import node_text, partition_text
 from slurmbridge.slurm.hostlist import HostlistError, parse
-from slurmbridge.views.records import JobRecord
+from slurmbridge.views.records import JobRecord, ResourceRecord
 
 MAX_HOST_FILE = 1 << 20
 AT_ONCE = 100                                     # jobs between others' turns
@@ -220,6 +220,8 @@ async def _config(call: Call, text: str | None, rest: Sequence[str]) -> None:
 async def _licenses(call: Call, text: str | None, rest: Sequence[str]) -> None:
     """The site's licences, with how many running jobs asked for."""
     totals = _counts(call.session.views.conf.values.get("Licenses", ""))
+    remote = {key: record for key, record in call.session.views.resources.items() if record.allowed is not None}
+    totals.update({key: record.total for key, record in remote.items()})
     used: dict[str, int] = {}
     for job in call.session.views.jobs.values():
         if job.state in ("RUNNING", "SUSPENDED") and job.request.licenses:
@@ -236,7 +238,15 @@ async def _licenses(call: Call, text: str | None, rest: Sequence[str]) -> None:
             line_end = " " if call.one_line else "\n    "
             taken = used.get(name, 0)
             call.print(f"LicenseName={name}{line_end}Total={total} Used={taken} Free={max(total - taken, 0)} "
-                       f"Reserved={reserved[name]} Remote=no\n")
+                       f"Reserved={reserved[name]} Remote={'yes' if name in remote else 'no'}"
+                       f"{_consumed(call, remote[name], line_end) if name in remote else ''}\n")
+
+
+def _consumed(call: Call, record: ResourceRecord, line_end: str) -> str:
+    """What others than Slurm's clusters use of a remote license, as its last update told."""
+    deficit = max(record.last_consumed - record.count, 0)
+    return (f"{line_end}LastConsumed={record.last_consumed} LastDeficit={deficit} "
+            f"LastUpdate={call.style.show_time(record.updated_s)}")
 
 
 def _counts(text: str) -> dict[str, int]:

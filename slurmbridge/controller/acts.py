@@ -310,6 +310,11 @@ class ControllerActs(JobTalks):
         self._partitions.delete(name)
         await self._durable()
 
+    # --- resources
+    async def change_resources(self, caller: Identity, operations: Sequence[Mapping[str, Any]]) -> None:
+        self._service.resources.change(caller, operations)
+        await self._durable()
+
     # --- reservations
     async def create_reservation(self, caller: Identity, request: Mapping[str, str]) -> str:
         name = self._reservations.create(caller, request)

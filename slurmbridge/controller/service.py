@@ -16,7 +16,7 @@ from slurmbridge.accounting.errors import LedgerTaken
 from slurmbridge.accounting.ledger import Ledger
 from slurmbridge.accounting.operations import AddChange, SaveEvent, SaveMeta, SaveUsage
 from slurmbridge.cluster.port import Engine
-from slurmbridge.controller import access, directory_rights, queueing, recovery
+from slurmbridge.controller import access, directory_rights, queueing, recovery, resources
 from slurmbridge.controller.accrue import Accrual
 from slurmbridge.controller.acts import ControllerActs
 from slurmbridge.controller.books import Books
@@ -37,6 +37,7 @@ from slurmbridge.controller.reconfigure import reconfigure
 from slurmbridge.controller.refunds import RunBook
 from slurmbridge.controller.reservation_updates import ReservationUpdates
 from slurmbridge.controller.reservations import META_KEY, Reservations
+from slurmbridge.controller.resources import Resources
 from slurmbridge.controller.submission import Submission
 from slurmbridge.controller.timers import Timers
 from slurmbridge.controller.transitions import Event
@@ -101,6 +102,8 @@ class Controller:
         world.limits.accrued_until_s = lambda: world.priorities.last_ran_s
         self.reservations = world.reservation_book = Reservations(world, lambda job: queueing.refresh(world, job))
         self.reservations.load(meta.get(META_KEY))
+        self.resources = Resources(world)
+        self.resources.load(meta.get(resources.META_KEY))
         self.life = JobLife(world)
         self.submission = Submission(world)
         evictions = Evictions(world, self.life)
@@ -309,6 +312,7 @@ class Controller:
     def reconfigure(self) -> None:
         """slurm.conf is read again. Raises SlurmError."""
         reconfigure(self.world, self.partition_updates.delete)
+        self.resources.count()
         self.passes.configure()
         self.launching.configure()
 

@@ -8,7 +8,14 @@ from typing import Any
 from slurmbridge.controller.journal import NotDurable
 from slurmbridge.controller.world import World
 from slurmbridge.slurm.settings import SlurmConf
-from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord, ReservationRecord
+from slurmbridge.views.records import (
+    AssociationData,
+    JobRecord,
+    NodeRecord,
+    PartitionRecord,
+    ReservationRecord,
+    ResourceRecord,
+)
 
 
 class ControllerViews:
@@ -33,6 +40,10 @@ class ControllerViews:
     @property
     def partitions(self) -> Mapping[str, PartitionRecord]:
         return self._world.partitions
+
+    @property
+    def resources(self) -> Mapping[str, ResourceRecord]:
+        return self._world.resources
 
     @property
     def reservations(self) -> Mapping[str, ReservationRecord]:

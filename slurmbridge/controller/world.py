@@ -21,7 +21,14 @@ from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.snapshot import SchedulerSettings
 from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.slurm.settings import SlurmConf
-from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord, ReservationRecord
+from slurmbridge.views.records import (
+    AssociationData,
+    JobRecord,
+    NodeRecord,
+    PartitionRecord,
+    ReservationRecord,
+    ResourceRecord,
+)
 
 if TYPE_CHECKING:
     from slurmbridge.controller.accrue import Accrual
@@ -52,6 +59,7 @@ class World:
     priorities: Priorities = None             # type: ignore[assignment]
     limits: LimitBooks = None                 # type: ignore[assignment]
     reservations: dict[str, ReservationRecord] = field(default_factory=dict)                  # by name
+    resources: dict[str, ResourceRecord] = field(default_factory=dict)                        # by name@server
     accrual: Accrual = None                   # type: ignore[assignment]
     reservation_book: Reservations = None     # type: ignore[assignment]
     wake: Callable[[], None] = lambda: None   # a pass should look at the queue soon

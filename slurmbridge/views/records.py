@@ -337,6 +337,31 @@ class ReservationRecord:
 
 
 @dataclass(slots=True)
+class ResourceRecord:
+    """A resource of sacctmgr(1): licenses of a server that clusters share. Jobs name it ``name@server``."""
+
+    name: str
+    server: str = "slurmdb"
+    count: int = 0
+    allowed: int | None = None                # this cluster's part in percent, ABSOLUTE: as a number; None: no part
+    description: str = ""
+    server_type: str = ""
+    flags: tuple[str, ...] = ()
+    last_consumed: int = 0
+    updated_s: int = 0
+
+    @property
+    def key(self) -> str:
+        return f"{self.name}@{self.server}"
+
+    @property
+    def total(self) -> int:
+        """Licenses of this cluster."""
+        part = self.allowed or 0
+        return part if "Absolute" in self.flags else self.count * part // 100
+
+
+@dataclass(slots=True)
 class Limits:
     """The limits an association or a QOS can carry. TRES limits: {"cpu": 64, "gres/gpu": 4}; None/absent = no limit."""
 

@@ -12,7 +12,14 @@ from typing import Any, Protocol
 from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.slurm.settings import SlurmConf
 from slurmbridge.slurm.zones import Zone
-from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord, ReservationRecord
+from slurmbridge.views.records import (
+    AssociationData,
+    JobRecord,
+    NodeRecord,
+    PartitionRecord,
+    ReservationRecord,
+    ResourceRecord,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,8 @@ class Views(Protocol):
     @property
     def partitions(self) -> Mapping[str, PartitionRecord]: ...
     @property
+    def resources(self) -> Mapping[str, ResourceRecord]: ...
+    @property
     def reservations(self) -> Mapping[str, ReservationRecord]: ...
     @property
     def accounting(self) -> AssociationData: ...
@@ -132,6 +141,9 @@ class Acts(Protocol):
     async def update_partition(self, caller: Identity, name: str, changes: Mapping[str, str], *,
                                create: bool = False) -> None: ...
     async def delete_partition(self, caller: Identity, name: str) -> None: ...
+    async def change_resources(self, caller: Identity, operations: Sequence[Mapping[str, Any]]) -> None:
+        """Operations of ``controller.resources``."""
+        ...
     async def create_reservation(self, caller: Identity, request: Mapping[str, str]) -> str:
         """Its name. Keys are lower-case; times are epoch seconds, durations minutes, flags words (NO_… takes away)."""
         ...

@@ -4,12 +4,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from slurmbridge.accounting.directory import apply_operations, ensure_content
 from slurmbridge.accounting.ledger import Ledger
 from slurmbridge.accounting.queries import Queries
 from slurmbridge.controller import directory_rights
+from slurmbridge.controller.resources import Resources
+from slurmbridge.scheduling.snapshot import SchedulerSettings
 from slurmbridge.slurm.settings import SlurmConf
 from slurmbridge.views.records import AssociationData, JobRecord
 from slurmbridge.views.session import Identity, Invocation, Reply
@@ -29,6 +32,7 @@ class Stage:
         self.jobs: dict[int, JobRecord] = {}
         self.nodes: dict[str, Any] = {}
         self.partitions: dict[str, Any] = {}
+        self.resources: dict[str, Any] = {}
         self.boot_s = now_s
         self.ledger = Ledger.open(str(path))
         self.state = self.ledger.load()
@@ -56,6 +60,12 @@ class Stage:
         if not caller.is_admin and (known is None or known.admin_level == "None"):
             directory_rights.check(caller.user_name, operations, self.accounting)
         await self.ledger.write(apply_operations(self.accounting, operations, self.now_s, actor=caller.user_name))
+
+    async def change_resources(self, caller: Identity, operations: Sequence[Mapping[str, Any]]) -> None:
+        Resources(SimpleNamespace(                           # type: ignore[arg-type]
+            conf=self.conf, accounting=self.accounting, resources=self.resources, settings=SchedulerSettings(),
+            journal=SimpleNamespace(add=lambda operation: None), now=self.now, admitted={},
+            wake_later=lambda: None)).change(caller, operations)
 
     # session
     def now(self) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from accounting.histories import open_stage
-from accounting.stage import UIDS
+from accounting.stage import UIDS, Stage
 from accounting.test_questions_as_recorded import CASES as HISTORIES
 
 from slurmbridge.commands import sacctmgr, sacctmgr_users
@@ -33,4 +33,18 @@ def test_each_may_do_what_slurm_lets_them(tmp_path: Path, monkeypatch: pytest.Mo
             differing.append((case["user"], case["argv"], got, (case["rc"], case["said"])))
     stage.close()
     assert len(CASES) > 180
+    assert differing == []
+
+
+def test_resources_are_talked_of_as_slurm_does(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "ledger.db")
+    differing = []
+    cases = [json.loads(line) for line in DATA.with_name("sacctmgr_resources.jsonl").read_text().splitlines()]
+    for case in cases:
+        reply = stage.call(sacctmgr.run, case["argv"], case["user"])
+        said = reply.stdout + reply.stderr
+        if reply.exit_code != case["rc"] or case["said"] not in (None, said):
+            differing.append((case["argv"], reply.exit_code, said, case["said"]))
+    stage.close()
+    assert len(cases) > 20
     assert differing == []

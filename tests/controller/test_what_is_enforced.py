@@ -75,3 +75,24 @@ def test_each_task_of_an_array_that_ends_makes_room_for_another_job() -> None:
         await lab.advance(11)
         assert ("qos", "normal", "user", "alice") not in submitted
     in_lab(story)
+
+
+def test_this_clusters_part_of_a_remote_license_is_what_jobs_get() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.acts.change_resources(ROOT, [
+            {"op": "add", "name": "matlab", "server": "flex", "count": 10, "allowed": 30}])
+        with pytest.raises(SlurmError) as refused:
+            await lab.submit(licenses="matlab@flex:4")
+        assert refused.value.code == errors.ESLURM_INVALID_LICENSES
+        jobs = [await lab.submit(licenses="matlab@flex:2") for _ in range(2)]
+        await lab.advance(4)
+        assert [lab.shown(job) for job in jobs] == ["RUNNING None", "PENDING Licenses"]
+        await lab.restart()
+        assert lab.views.resources["matlab@flex"].total == 3
+        await lab.acts.change_resources(ROOT, [{"op": "modify", "key": "matlab@flex", "allowed": 50}])
+        await lab.advance(4)
+        assert lab.shown(jobs[1]) == "RUNNING None"
+        with pytest.raises(SlurmError) as refused:
+            await lab.acts.change_resources(ALICE, [{"op": "delete", "key": "matlab@flex"}])
+        assert refused.value.code == errors.ESLURM_ACCESS_DENIED
+    in_lab(story)
