@@ -94,8 +94,9 @@ class Engine(Protocol):
         """Starts the gang. Returns once accepted; the outcome is an event. Safe to repeat."""
         ...
     async def signal(self, run: RunId, signal: int, *, steps: bool = True, batch: bool = False,
-                     step_id: str | None = None) -> None:
-        """Delivers a signal: to all steps' processes, and/or to the batch script, or to one step."""
+                     step_id: str | None = None, quiet: bool = False) -> None:
+        """Delivers a signal: to all steps' processes, and/or to the batch script, or to one step. ``quiet``: the step's
+        end by it is not announced."""
         ...
     async def terminate(self, run: RunId, *, cause: str, grace_s: float, signal_first: int | None = None,
                         uid: int = 0) -> None:

@@ -166,7 +166,7 @@ class ControllerActs(JobTalks):
             raise SlurmError(errors.ESLURM_TRANSITION_STATE_NO_UPDATE)
         run = self._world.run_of(job)
         if signal == signals.SIGKILL and not batch_only:
-            self._life.apply(job, Event.CANCEL, Cause(uid=caller.uid, grace_s=0.0 if not full else None))
+            self._life.apply(job, Event.CANCEL, Cause(uid=caller.uid))
             return
         await self._world.engine.signal(run, signal, steps=not batch_only or full, batch=batch_only or full)
 
@@ -178,10 +178,10 @@ class ControllerActs(JobTalks):
             raise SlurmError(errors.ESLURM_INVALID_JOB_ID)
         if step.end_s is not None:
             raise SlurmError(errors.ESLURM_ALREADY_DONE)
-        if signal is None or signal == signals.SIGKILL:
+        if signal is None:
             step.killed_by_uid = caller.uid
         await self._world.engine.signal(self._world.run_of(job), signals.SIGKILL if signal is None else signal,
-                                        steps=False, step_id=step_id)
+                                        steps=False, step_id=step_id, quiet=signal == signals.SIGKILL)
 
     async def complete(self, caller: Identity, job_id: int, exit_status: int = 0) -> None:
         job = self._world.jobs.get(job_id)

@@ -93,6 +93,8 @@ class EngineNews:
         if step is None:
             step = job.steps[news.step_id] = StepRecord(job.job_id, news.step_id, news.step_id, start_s=news.at_s)
         _fill(step, news.data)
+        if not step.tres:                     # of --external-launcher: it has all that the job has
+            step.tres, step.cpus = dict(job.tres_alloc), sum(share.cpus for share in job.allocation)
         if news.step_id.isdigit():
             job.next_step = max(job.next_step, int(news.step_id) + 1)
         self._world.journal.step(job, step)

@@ -53,6 +53,7 @@ class StepDaemon:
         self.end_by_s = order.end_by_s
         self.has_script = order.request.script is not None      # het components but the first have none
         self.ending: str | None = None        # cause of the termination under way
+        self.is_over = False                  # the run is being ended, or its script has ended
         self.lost_node = ""                   # whose step daemon was killed
         self.suspended_s: float | None = None
         self.batch_pid: int | None = None
@@ -61,7 +62,7 @@ class StepDaemon:
         self._kill_at: asyncio.TimerHandle | None = None
         self._limit: asyncio.TimerHandle | None = None
         self._warned = False
-        self._told = False
+        self._told_cause = False
         self._end_peer: asyncio.Future[None] | None = None
         self._joined = False
 
@@ -106,11 +107,13 @@ class StepDaemon:
             status, usage = await self._run_allocation(), {}
         ended = {"kind": "script_ended", "at_s": round(time.time(), 6), "exit_status": status, "usage": usage,
                  **self._why()}
+        self.is_over = True
         quick = self.sessions.idle and self.peers.none and self.children.none_left
         if not quick:
             self.journal.append_lines([ended])
             self.waker.wake()
-            await self.sessions.end_all(self.order.kill_wait_s)
+            await self.sessions.end_all(self.order.kill_wait_s, script_end_text(status))
+            await self.sessions.clients_gone()
             await self.children.end_others(self.sessions.keeper_pids())
             await self.peers.end()
             await self.sessions.gone()
@@ -190,7 +193,7 @@ class StepDaemon:
             ended = await self.children.watch(pid)
             self.batch_pid = None
             if not self.children.none_left:
-                await self.children.end_others(self.sessions.keeper_pids())
+                await self.children.end_others(self.sessions.kept_pids())
             times, counts = meter.ended(pid, ended)
             status = ended.status
             if group is not None and (complaint := group.complaint(f"{self.order.job_id}.batch")):
@@ -283,13 +286,12 @@ class StepDaemon:
         """Ends the run: message, SIGCONT, SIGTERM (or ``signal_first``), SIGKILL after ``grace_s``. May be repeated."""
         loop = asyncio.get_running_loop()
         if self.ending is None:
-            self.ending = cause
+            self.ending, self.is_over = cause, True
             self._ended_early.set_result(None)
-            self._tell_cause(cause)
-            self.sessions.announce_end(cause_text(cause))
-            if self.suspended_s is not None:
-                self.resume()
-        if grace_s > 0:
+            if self.suspended_s is None:      # else nothing is heard of it before SIGKILL
+                self._tell_cause(cause_text(cause))
+                self.sessions.announce_end(cause_text(cause))
+        if grace_s > 0 and self.suspended_s is None:
             self.deliver(signal.SIGCONT, steps=True, batch_script=True)
             self.deliver(signal_first or signal.SIGTERM, steps=True, batch_script=True)
         if self._kill_at is None or self._kill_at.when() > loop.time() + grace_s:
@@ -298,9 +300,11 @@ class StepDaemon:
             self._kill_at = loop.call_later(max(0.0, grace_s), self._kill)
         self.end_allocation(signal.SIGTERM)
 
-    def _tell_cause(self, cause: str) -> None:
-        self.say(f"*** JOB {self.order.job_id} ON {self.node.name} CANCELLED AT "
-                 f"{execution.local_time(time.time())} {cause_text(cause)} ***")
+    def _tell_cause(self, text: str) -> None:
+        if not self._told_cause:
+            self._told_cause = True
+            self.say(f"*** JOB {self.order.job_id} ON {self.node.name} CANCELLED AT "
+                     f"{execution.local_time(time.time())} {text} ***")
 
     def _kill(self) -> None:
         self.deliver(signal.SIGKILL, steps=True, batch_script=True)
@@ -382,13 +386,15 @@ class StepDaemon:
             await frames.send(writer, frames.encode_json(b"k", answer))
             return
         if op == "signal":
-            step = request.get("step")
+            step, number = request.get("step"), int(request["signal"])
+            if request.get("batch") and number in (signal.SIGTERM, signal.SIGKILL):
+                self._tell_cause(f"DUE to SIGNAL {signal.strsignal(number)}")
             if step not in (None, ""):
-                answer["ok"] = self.sessions.signal_step(str(step), int(request["signal"]))
+                answer["ok"] = self.sessions.signal_step(str(step), number, quiet=bool(request.get("quiet")))
             elif request.get("batch") and not request.get("steps") and self.batch_pid is not None:
-                processes.signal_all([self.batch_pid], int(request["signal"]))
+                processes.signal_all([self.batch_pid], number)
             else:
-                self.deliver(int(request["signal"]), steps=bool(request.get("steps")),
+                self.deliver(number, steps=bool(request.get("steps")),
                              batch_script=bool(request.get("batch")))
         elif op == "terminate":
             self.terminate(str(request["cause"]), float(request["grace_s"]), request.get("signal_first"))
@@ -409,6 +415,15 @@ class StepDaemon:
         elif op != "ping":
             answer = {"ok": False, "error": f"unknown order {op!r}"}
         await frames.send(writer, frames.encode_json(b"k", answer))
+
+
+def script_end_text(status: int) -> str:
+    """How the end of the batch script is told in its steps."""
+    if status == 0:
+        return "DUE to SIGNAL Terminated"
+    text = "FAILED (non-zero exit code or other failure mode)"
+    number = status & 0x7F
+    return f"{text}\nREASON: RaisedSignal:{number}({signal.strsignal(number)})" if number else text
 
 
 def cause_text(cause: str) -> str:

@@ -90,9 +90,9 @@ def het_step_variables(components: Sequence[RunOrder], het_job_id: int) -> dict[
 
 
 def given_tasks(order: RunOrder) -> int:
-    """The number of tasks the user gave, by -n or by --ntasks-per-node; 0 when neither."""
+    """The number of tasks the user gave, by -n, --ntasks-per-gpu or --ntasks-per-node; 0 when by none."""
     request = order.request
-    if request.num_tasks_given and request.num_tasks:
+    if (request.num_tasks_given or request.ntasks_per_tres) and request.num_tasks:
         return request.num_tasks
     return (request.ntasks_per_node or 0) * len(order.nodes)
 

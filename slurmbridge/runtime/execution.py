@@ -272,6 +272,10 @@ def _execute(candidates: list[bytes], argv: list[bytes], env: dict[bytes, bytes]
                 break
             if error.errno == errno.EACCES:
                 reason = errno.EACCES
+    if reason == errno.ENOENT and len(candidates) == 1:
+        with contextlib.suppress(OSError), open(candidates[0], "rb") as script:
+            first = script.read(255).partition(b"\n")[0]
+            shown = f"bad interpreter({os.fsdecode(first[2:])})" if first.startswith(b"#!") else shown
     os.write(2, log_line(f"execve(): {shown}: {os.strerror(reason)}"))
     return reason
 

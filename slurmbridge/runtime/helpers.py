@@ -40,6 +40,11 @@ async def capture(children: Children, argv: Sequence[str], env: Mapping[str, str
     return status, texts[0], texts[1]
 
 
+def may_run(program: str) -> bool:
+    """Whether srun would run this prolog or epilog."""
+    return os.access(program, os.R_OK | os.X_OK, effective_ids=True)
+
+
 def _kill_group(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)

@@ -337,8 +337,10 @@ class StepKeeper:
         if self.message_sent or not self.nodes[0].get("first_node"):
             return
         self.message_sent = True
-        self.say(f"*** STEP {self.request['step']} ON {self.nodes[0]['node']} CANCELLED AT "
-                 f"{execution.local_time(time.time())} {text} ***")
+        text, *details = text.splitlines()
+        how = text if text.startswith("FAILED") else f"CANCELLED AT {execution.local_time(time.time())} {text}"
+        for line in (f"STEP {self.request['step']} ON {self.nodes[0]['node']} {how}", *details):
+            self.say(f"*** {line} ***")
 
     def deliver(self, number: int) -> None:
         """To every process of the step on this node."""

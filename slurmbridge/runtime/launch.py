@@ -11,6 +11,7 @@ from slurmbridge.runtime.cpubind import Binding, NodeShape, bind
 from slurmbridge.runtime.environment import StepFacts
 from slurmbridge.runtime.gauges import FROM_GPUS, IN, clock_rate, gather_interval_s, statistics
 from slurmbridge.runtime.order import NodeShare
+from slurmbridge.runtime.ports import ports_text
 from slurmbridge.runtime.stepoptions import StepOptions
 from slurmbridge.runtime.steptypes import StepPlan, StepShare
 from slurmbridge.runtime.tree import DEFAULT_WIDTH, Group, Node, branches
@@ -33,6 +34,10 @@ def step_request(running: RunningStep, step: StepOptions) -> dict[str, Any]:
     own |= stepenv.option_variables(opts, step.request, running.call.own_umask)
     if opts["mpi"] == "none":
         own.pop("SLURM_MPI_TYPE", None)
+    if opts["prolog"] and opts["prolog"].lower() != "none":
+        own["SLURM_SCRIPT_CONTEXT"] = "prolog_srun"
+    if running.plan.ports:
+        own["SLURM_STEP_RESV_PORTS"] = ports_text(running.plan.ports)
     shared = environment.step_environment(order, environment.export_filter(own, opts["export"]), facts)
     append = opts["open_mode"] == "append" or (
         opts["open_mode"] is None and order.settings.get("JobFileAppend", "0") == "1")
@@ -147,11 +152,14 @@ def step_record(running: RunningStep, step: StepOptions, plan: StepPlan, started
         for name, devices in share.gres.items():
             for key in {f"gres/{name.partition(':')[0]}", f"gres/{name}"}:
                 tres[key] = tres.get(key, 0) + len(devices)
+    if step.request.is_launcher:
+        layout, submit_line = "", ""
+    else:
+        layout, submit_line = layout_name(step), " ".join(["srun", *map(str, running.call.request.get("argv", ()))])
     return {
         "step_id": running.step_id, "name": step.name, "start_s": started_s,
         "nodes": [share.name for share in plan.shares], "num_tasks": plan.num_tasks, "cpus": tres["cpu"],
-        "layout": layout_name(step), "tres": tres,
-        "submit_line": " ".join(["srun", *map(str, running.call.request.get("argv", ()))]),
+        "layout": layout, "tres": {} if step.request.is_launcher else tres, "submit_line": submit_line,
         "command": " ".join(step.argv), "cwd": opts["chdir"], "std_in": opts["input"] or "",
         "std_out": opts["output"] or "", "std_err": opts["error"] or "", "container": opts["container"] or "",
         "time_limit_min": opts["time_limit"],

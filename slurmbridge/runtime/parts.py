@@ -97,7 +97,7 @@ class LentPart:
                     self._step.order_keepers(said["order_keepers"])
             elif "signal" in said:
                 if self._step is not None:
-                    self._step.signal_by_request(int(said["signal"]))
+                    self._step.signal_by_request(int(said["signal"]), quiet=bool(said.get("quiet")))
             elif "job_ends" in said:
                 if self._step is not None:
                     self._step.job_ends(str(said["job_ends"]))
@@ -142,6 +142,7 @@ class LentStep:
     """The lending side: stands among the sessions and running steps of the job that lends its nodes."""
 
     owns_allocation = False
+    client_pid = 0                            # its srun is of another job
 
     def __init__(self, sessions: Sessions, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._sessions, self._reader, self._writer = sessions, reader, writer
@@ -197,8 +198,8 @@ class LentStep:
     def order_keepers(self, order: dict[str, Any]) -> None:
         self._say({"order_keepers": order})
 
-    def signal_by_request(self, number: int) -> None:
-        self._say({"signal": number})
+    def signal_by_request(self, number: int, *, quiet: bool = False) -> None:
+        self._say({"signal": number, "quiet": quiet})
 
     def job_ends(self, cause_text: str) -> None:
         self._say({"job_ends": cause_text})
@@ -248,14 +249,14 @@ def request_from_json(plain: dict[str, Any]) -> StepRequest:
 
 def plan_json(plan: StepPlan) -> dict[str, Any]:
     shares = [{item.name: getattr(share, item.name) for item in fields(StepShare)} for share in plan.shares]
-    return {"shares": shares, "next_node": plan.next_node}
+    return {"shares": shares, "next_node": plan.next_node, "ports": list(plan.ports)}
 
 
 def plan_from_json(plain: dict[str, Any]) -> StepPlan:
     shares = [StepShare(**{**share, "tasks": tuple(share["tasks"]), "cpu_ids": tuple(share["cpu_ids"]),
                            "gres": {name: tuple(devices) for name, devices in share["gres"].items()}})
               for share in plain["shares"]]
-    return StepPlan(tuple(shares), int(plain["next_node"]))
+    return StepPlan(tuple(shares), int(plain["next_node"]), tuple(plain["ports"]))
 
 
 def _tuples(value: Any) -> Any:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from slurmbridge.runtime import execution, frames, hostlists, processes, stepplan, steptypes
@@ -14,6 +15,7 @@ from slurmbridge.runtime.cgroups import StepGroup
 from slurmbridge.runtime.client import Client
 from slurmbridge.runtime.environment import split_environment
 from slurmbridge.runtime.keeper import StepKeeper
+from slurmbridge.runtime.ports import PortBook
 from slurmbridge.runtime.steptypes import NodeUse, StepPlan, StepRefused, StepRequest
 from slurmbridge.slurm import errors
 
@@ -44,6 +46,7 @@ class Sessions:
         self._next_node = 0
         self._freed = asyncio.Event()
         self._leaving: set[asyncio.Future[None]] = set()
+        self._ports = PortBook(daemon.order.settings.get("MpiParams", ""), daemon.order.job_id)
 
     @property
     def idle(self) -> bool:
@@ -51,6 +54,10 @@ class Sessions:
 
     def keeper_pids(self) -> set[int]:
         return set(self._keepers)
+
+    def kept_pids(self) -> set[int]:
+        """What outlives the batch script until the steps are over: their keepers, and the sruns that tell of them."""
+        return self.keeper_pids() | {session.client_pid for session in self.sessions}
 
     # ---- resources --------------------------------------------------------------------------------------------------
 
@@ -62,6 +69,8 @@ class Sessions:
             raise StepRefused(errors.ESLURM_STEP_LIMIT)
         try:
             plan = stepplan.plan(request, self.nodes, self._next_node)
+            most_tasks = max(len(share.tasks) for share in plan.shares)
+            plan = replace(plan, ports=self._ports.take(request.resv_ports, most_tasks))
         except StepRefused as refused:
             self._next_step += refused.takes_number
             raise
@@ -78,6 +87,7 @@ class Sessions:
 
     def release(self, plan: StepPlan) -> None:
         steptypes.occupy(self.nodes, plan, -1)
+        self._ports.give_back(plan.ports)
         self.room_changed()
 
     def room_changed(self) -> None:
@@ -101,11 +111,11 @@ class Sessions:
         for step in list(self.running.values()):
             step.order_keepers({"op": "signal", "signal": number})
 
-    def signal_step(self, step_id: str, number: int) -> bool:
+    def signal_step(self, step_id: str, number: int, *, quiet: bool = False) -> bool:
         """``step_id`` may be a component's (``3+1``) or stand for all of them."""
         found = [step for name, step in self.running.items() if step_id in (name, name.partition("+")[0])]
         for step in found:
-            step.signal_by_request(number)
+            step.signal_by_request(number, quiet=quiet)
         return bool(found)
 
     def node_lost(self, node: str) -> None:
@@ -126,10 +136,10 @@ class Sessions:
         for session in list(self.sessions):
             session.job_ends(cause_text)
 
-    async def end_all(self, grace_s: float) -> None:
+    async def end_all(self, grace_s: float, cause_text: str) -> None:
         """The batch script is over: what still runs as a step gets SIGTERM, then SIGKILL."""
         for session in list(self.sessions):
-            session.job_ends("DUE to SIGNAL Terminated")
+            session.job_ends(cause_text)
             session.order_keepers({"op": "signal", "signal": signal.SIGCONT})
             session.order_keepers({"op": "signal", "signal": signal.SIGTERM})
         if self.sessions:

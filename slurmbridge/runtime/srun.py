@@ -49,6 +49,7 @@ class SrunSession:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.owns_allocation: bool = (not self.order.request.batch and self.order.request.interactive_command == "srun"
                                 and not sessions.ever_attached)
+        self.client_pid = int(request.get("pid") or 0)
         self.steps: list[RunningStep] = []    # one a component, once all have their nodes
         self._client_gone = False
         self._finished = False
@@ -285,7 +286,8 @@ class SrunSession:
             self._pending.set_result(0)
         for step in self.steps:
             step.client_gone = True
-            step.abort()
+            if not self.daemon.is_over:       # else the step is being ended already
+                step.abort()
 
     def job_ends(self, cause_text: str) -> None:
         """The job is being ended: a step that runs says so, one that waits is given up."""
@@ -312,7 +314,7 @@ class SrunSession:
             if number == signal.SIGQUIT:
                 self.client.say("Quit")
             self.client.say("forcing job termination")
-            for step in self.steps:
+            for step in self.steps if not self.daemon.is_over else ():
                 step.abort()
         elif number == signal.SIGCONT:
             self.client.say("got SIGCONT")
@@ -325,7 +327,7 @@ class SrunSession:
             self.client.say(f"sending Ctrl-C to StepId={step.step_name}")
             step.order_keepers({"op": "signal", "signal": signal.SIGINT})
             self.client.say("forcing job termination" if not step.cancelled else "job abort in progress")
-            step.abort()
+            step.abort(is_interrupt=True)
         elif step.opts["disable_status"]:
             self.client.say(f"sending Ctrl-C to StepId={step.step_name}")
             step.order_keepers({"op": "signal", "signal": signal.SIGINT})

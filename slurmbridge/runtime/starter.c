@@ -162,7 +162,15 @@ static int execute(struct order *order)
         if (errno == EACCES)
             reason = EACCES;
     }
-    say("execve(): ", order->name, ": ", reason, "");
+    char line[256];
+    int script = reason == ENOENT && order->places == 1 ? open(order->place[0], O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t length = script < 0 ? 0 : read(script, line, sizeof line - 1);
+    if (length > 2 && line[0] == '#' && line[1] == '!') {
+        line[length] = 0;
+        line[strcspn(line, "\n")] = 0;
+        say("execve(): bad interpreter(", line + 2, "): ", reason, "");
+    } else
+        say("execve(): ", order->name, ": ", reason, "");
     return reason & 0xFF;
 }
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import time
@@ -65,8 +66,10 @@ class RunningStep:
         self.states = TaskStates(plan.num_tasks)
         self.world: World | None = None       # of an MPI program
         self.client_gone = False
-        self.cancelled = False                # srun itself ended the step: its tasks' deaths are not told
+        self.cancelled = False                # srun itself ended the step
+        self._is_silent = False               # its tasks' deaths are not told
         self._aborting = False
+        self._timed_out = False
         self._told_abort = False
         self._task_signal = False
         self._killing = False
@@ -104,7 +107,8 @@ class RunningStep:
         argvs = programs_of(self.call.programs_text, step.argv, num_tasks)
         self.files = {
             0: stepfiles.target(self.opts["input"], num_tasks), 1: stepfiles.target(self.opts["output"], num_tasks),
-            2: stepfiles.target(self.opts["error"] or self.opts["output"], num_tasks)}
+            2: stepfiles.target(
+                self.opts["output"] if self.opts["error"] is None else self.opts["error"], num_tasks)}
         names = stepfiles.Names(self.order, self.step_id, self.call.env, self.opts["chdir"])
         self._open_files(stepfiles.Names(self.order, self.step_id, self.call.env, self.call.cwd))
         started_s = time.time()
@@ -125,6 +129,8 @@ class RunningStep:
         if self.client_gone:
             self.abort()
         await asyncio.gather(*(link.ready() for link in self.links))
+        if self.opts["gpu_freq"] and any(launch.share_gpus(share) for share in plan.shares):
+            await self.client.write(b"E", b"GpuFreq=control_disabled\n")
         self._start_stdin()
         await asyncio.gather(*runs)
         if self._aborting and not self.states.left and not self._told_abort:
@@ -132,7 +138,10 @@ class RunningStep:
         if self._task_signal and not self._aborting:
             self.client.say(f"Force Terminated StepId={self.step_name}")
         await self._run_hook("epilog")
-        self.part.tell("step_ended", step_id=self.step_id, exit_status=self.status or 0,
+        how: dict[str, Any] = {"killed_by_uid": self.order.uid} if self.cancelled else {}
+        if self._timed_out:
+            how["state"] = "TIMEOUT"
+        self.part.tell("step_ended", step_id=self.step_id, exit_status=self.status or 0, **how,
                        usage=launch.total_usage(self._usage, {rank: share.name for share in plan.shares
                                                                for rank in share.tasks}, self._orphans))
 
@@ -201,18 +210,26 @@ class RunningStep:
             self._timers.append(loop.call_later(minutes * 60, self._time_limit))
 
     def _time_limit(self) -> None:
+        self._timed_out = True
         self.end_step("DUE TO TIME LIMIT")
-        self._tell_abort()
 
     async def _run_hook(self, which: str) -> None:
         """--prolog and --epilog run where srun runs, before and after the step."""
         command = self.opts[which]
         if not command or command.lower() == "none" or self.client_gone:
             return
-        _, out, err = await helpers.capture(self.daemon.children, [command, *self.opts.argv], self.call.env,
+        program = os.path.join(self.call.cwd, command)
+        if not helpers.may_run(program):
+            reason = os.strerror(errno.EACCES if os.path.exists(program) else errno.ENOENT)
+            self.client.say(f"Access denied for {command}: {reason}")
+            return
+        status, out, err = await helpers.capture(self.daemon.children, [command, *self.opts.argv], self.call.env,
                                             self.call.cwd, umask=self.call.own_umask)
         await self.client.write(b"O", out)
         await self.client.write(b"E", err)
+        if status and which == "prolog":
+            self.client.say(f"error: srun prolog failed rc = {os.waitstatus_to_exitcode(status)}. Aborting step.")
+            self.abort()
 
     # ---- what the keepers say ---------------------------------------------------------------------------------------
 
@@ -247,7 +264,7 @@ class RunningStep:
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGTERM, signal.SIGKILL):
             self._task_signal = True
         message = exit_message(node, ranks, status)
-        if message is not None and not (self.cancelled and os.WIFSIGNALED(status)):
+        if message is not None and not (self._is_silent and os.WIFSIGNALED(status)):
             self.client.say(f"error: {message}")
         if not self.states.left:
             return
@@ -329,8 +346,11 @@ class RunningStep:
             self.order_keepers({"op": "signal", "signal": 0, "message": cause_text})
             self._tell_abort()
 
-    def signal_by_request(self, number: int) -> None:
-        """scancel of this step."""
+    def signal_by_request(self, number: int, *, quiet: bool = False) -> None:
+        """scancel of this step. ``quiet``: with a signal that is named, which is not announced when it kills."""
+        if quiet:
+            self.order_keepers({"op": "signal", "signal": number})
+            return
         text = f"DUE to SIGNAL {signal.strsignal(number)}" if number in (signal.SIGTERM, signal.SIGKILL) else ""
         self.order_keepers({"op": "signal", "signal": number, "message": text})
         if number == signal.SIGKILL:
@@ -348,8 +368,9 @@ class RunningStep:
             seconds = int(self.order.kill_wait_s) + STEP_ABORT_S
             self.client.say(f"Job step aborted: Waiting up to {seconds} seconds for job step to finish.")
 
-    def abort(self) -> None:
-        self.cancelled = True
+    def abort(self, *, is_interrupt: bool = False) -> None:
+        """srun ends the step. After an interrupt it does not tell how its tasks died."""
+        self.cancelled, self._is_silent = True, is_interrupt
         self.order_keepers({"op": "signal", "signal": signal.SIGKILL, "message": "DUE to SIGNAL Killed"})
         if self.links:
             self._tell_abort()

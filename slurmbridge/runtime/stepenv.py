@@ -44,7 +44,13 @@ def option_variables(opts: OptionSet, request: StepRequest, umask: int) -> dict[
         "SLURM_TRES_BIND": opts["tres_bind"],
         "SLURMD_TRES_BIND": opts["tres_bind"],
     }
-    return {name: str(value) for name, value in found.items() if value is not None} | _cpu_bind(opts) | _mem_bind(opts)
+    bound = _UNBOUND if opts["external_launcher"] else _cpu_bind(opts) | _mem_bind(opts)
+    return {name: str(value) for name, value in found.items() if value is not None} | bound
+
+
+_UNBOUND = {f"SLURM_{what}_BIND{part}": value for what in ("CPU", "MEM") for part, value in (
+    ("", "quiet,none"), ("_LIST", ""), ("_TYPE", "none"), ("_VERBOSE", "quiet"))}
+"""Of a step of --external-launcher: what it starts binds itself."""
 
 
 _HINT_UNITS = {"compute_bound": "cores", "memory_bound": "cores", "multithread": "threads", "nomultithread": "threads"}

@@ -24,8 +24,8 @@ def target(text: str | None, num_tasks: int) -> Target:
         return Target("all")
     if text == "/dev/null":
         return Target("each", text)
-    if text.isdigit() and int(text) < num_tasks:
-        return Target("one", text, int(text))
+    if (text.isdigit() or not text) and int(text or 0) < num_tasks:    # Slurm reads an empty name as a number
+        return Target("one", text, int(text or 0))
     return Target("each" if patterns.is_per_task(text) else "file", text)
 
 

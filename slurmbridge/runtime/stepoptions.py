@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from slurmbridge.runtime.layout import Distribution
 from slurmbridge.runtime.order import RunOrder
 from slurmbridge.runtime.steptypes import StepRequest
-from slurmbridge.slurm import hostlist, tres
+from slurmbridge.slurm import errors, hostlist, tres
 from slurmbridge.slurm.asking import run
 from slurmbridge.slurm.mpi import mpi_type, mpi_types
 from slurmbridge.slurm.option_values import Caller, ClientExit, Log, OptionSet
@@ -83,11 +83,9 @@ def _refuse_unsupported(opts: OptionSet, order: RunOrder, log: Log) -> None:
         log.error(f"cannot find mpi plugin for mpi/{mpi}")
         log.error(f"Invalid MPI type '{mpi}', --mpi=list for acceptable types")
         raise ClientExit(1)
-    for field, option in (("container", "--container"), ("container_id", "--container-id"),
-                          ("no_allocate", "--no-allocate"),
-                          ("test_only", "--test-only"), ("debugger_test", "--debugger-test"),
-                          ("resv_ports", "--resv-ports"), ("send_libs", "--send-libs")):
-        if opts.values.get(field) not in (None, False, ""):
+    for field, option in (("no_allocate", "--no-allocate"), ("test_only", "--test-only"),
+                          ("debugger_test", "--debugger-test"), ("send_libs", "--send-libs with --bcast")):
+        if opts.values.get(field) not in (None, False, "") and (field != "send_libs" or opts["bcast"] is not None):
             log.error(f"{option} is not supported for steps by slurmbridge")
             raise ClientExit(1)
     _check_container({name: opts[name] for name in PYXIS_NAMES if opts.is_set(name)}, order, log)
@@ -140,6 +138,11 @@ def _request(opts: OptionSet, order: RunOrder, log: Log, owns_allocation: bool) 
     """The step request, with the allocation's size where srun was not told."""
     total = len(order.nodes)
     excluded = tuple(hostlist.expand(opts["exclude"])) if opts["exclude"] else ()
+    for name in excluded:
+        if opts["nodelist"] and name in hostlist.expand(opts["nodelist"]):
+            log.error(f"Requested node {name} is also in the excluded list.")
+            log.error("Job not submitted.")
+            raise ClientExit(1)
     usable = total - sum(node.name in excluded for node in order.nodes)
     if not usable:
         log.error("Hostlist is empty!  Can't run job.")
@@ -159,31 +162,45 @@ def _request(opts: OptionSet, order: RunOrder, log: Log, owns_allocation: bool) 
     if opts["min_nodes"] > total:
         log.error(f"Minimum node count > allocated node count ({opts['min_nodes']} > {total})")
         raise ClientExit(1)
+    if not opts["external_launcher"] and gpu_types_mixed(opts):
+        log.error(errors.strerror(errors.ESLURM_INVALID_GRES_TYPE))
+        raise ClientExit(1)
     max_nodes = min(opts["max_nodes"] or opts["min_nodes"], usable)
     listed = _node_names(opts)
     if opts["ntasks_set"] and opts["min_nodes"] == opts["ntasks"] < len(set(listed)) and not _is_arbitrary(opts):
         listed = listed[:opts["min_nodes"]]   # as many nodes as tasks
+    per_step, per_task = _gpu_counts(opts["gpus"]), _gpus_per_task(opts)
     num_tasks = _tasks(opts)
+    if (per_gpu := opts["ntasks_per_tres"] or opts["ntasks_per_gpu"]) and not opts["external_launcher"]:
+        num_tasks, per_step = _tasks_per_gpu(opts, per_gpu, num_tasks or 1, per_step)
+    if sum(count for _, count in per_task) * (num_tasks or 1) > sum(count for _, count in per_step):
+        per_step = ()                         # the larger of --gpus and --gpus-per-task counts
     exact = bool(opts["exact"] or opts["cpus_set"] or opts["cpus_per_gpu"])
     if opts["overcommit"] or num_tasks is None:
         cpu_count = 0
     else:
         cpu_count = num_tasks * (opts["cpus_per_task"] if opts["cpus_set"] else 1)
     mem_per_cpu, mem_per_node = opts["mem_per_cpu"], opts["mem"]
-    if opts["external_launcher"] or (owns_allocation and mem_per_cpu is None and mem_per_node is None):
+    if owns_allocation and mem_per_cpu is None and mem_per_node is None:
         mem_per_cpu = mem_per_node = 0
+    if opts["external_launcher"]:
+        return StepRequest(
+            num_tasks=opts["min_nodes"], min_nodes=opts["min_nodes"], max_nodes=max(max_nodes, opts["min_nodes"]),
+            overlap=True, overcommit=bool(opts["overcommit"]), node_list=listed, exclude=excluded,
+            relative=opts["relative"], feature=opts["constraint"] or "", is_launcher=True,
+            distribution=_distribution(opts, num_tasks, False), resv_ports=opts["resv_ports"])
     whole_memory = mem_per_cpu == 0 or mem_per_node == 0
     return StepRequest(
         num_tasks=num_tasks, min_nodes=opts["min_nodes"], max_nodes=max(max_nodes, opts["min_nodes"]),
         cpu_count=cpu_count, cpus_per_task=opts["cpus_per_task"] if opts["cpus_set"] else 0, whole=not exact,
-        overlap=bool(opts["overlap"] or opts["external_launcher"]), overcommit=bool(opts["overcommit"]),
+        overlap=bool(opts["overlap"]), overcommit=bool(opts["overcommit"]),
         mem_per_cpu_mb=mem_per_cpu or None,
         mem_per_node_mb=mem_per_node or None, node_list=listed, exclude=excluded, relative=opts["relative"],
         feature=opts["constraint"] or "", distribution=_distribution(opts, num_tasks, whole_memory),
-        whole_memory=whole_memory,
+        whole_memory=whole_memory, resv_ports=opts["resv_ports"],
         ntasks_per_node=opts["ntasks_per_node"] or 0, cpus_per_gpu=opts["cpus_per_gpu"] or 0,
-        gres_per_node=_gres_per_node(opts), gres_per_step=_gpu_counts(opts["gpus"]),
-        gres_per_task=_gpus_per_task(opts), job_mem_per_node=order.mem_per_node_mb is not None,
+        gres_per_node=_gres_per_node(opts), gres_per_step=per_step,
+        gres_per_task=per_task, job_mem_per_node=order.mem_per_node_mb is not None,
         max_tasks_per_node=int(order.settings.get("MaxTasksPerNode", "512") or 512))
 
 
@@ -196,6 +213,20 @@ def _tasks(opts: OptionSet) -> int | None:
     if opts["cpus_set"] and not opts["ntasks_set"]:
         return None
     return int(max(opts["ntasks"], opts["min_nodes"]))
+
+
+def _tasks_per_gpu(opts: OptionSet, per_gpu: int, num_tasks: int, per_step: tuple[tuple[str, int], ...],
+                   ) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """--ntasks-per-gpu: (tasks, GPUs of the step). Tasks follow from the GPUs that are asked for, else GPUs from the
+    tasks; each GPU is for as many tasks."""
+    if opts["tres_bind"] is None:
+        opts["tres_bind"] = f"gres/gpu:single:{per_gpu}"
+    per_node = sum(count for name, count in _gres_per_node(opts) or () if name.partition(":")[0] == "gpu")
+    gpus = sum(count for _, count in per_step) or per_node * int(opts["min_nodes"])
+    if not gpus:
+        return num_tasks, (("gpu", num_tasks // per_gpu),)
+    opts["ntasks"], opts["ntasks_set"] = gpus * per_gpu, True
+    return gpus * per_gpu, per_step
 
 
 def _is_arbitrary(opts: OptionSet) -> bool:
@@ -237,8 +268,17 @@ def _gres_per_node(opts: OptionSet) -> tuple[tuple[str, int], ...] | None:
         return ()
     found = [(item.name + (f":{item.type}" if item.type else ""), item.amount)
              for item in tres.items(text, "gres")] if text else []
-    found += _gpu_counts(opts["gpus_per_node"])
-    return tuple(found) or None
+    most: dict[str, int] = {}
+    for name, count in [*found, *_gpu_counts(opts["gpus_per_node"])]:
+        most[name] = max(most.get(name, 0), count)
+    return tuple(most.items()) or None
+
+
+def gpu_types_mixed(opts: OptionSet) -> bool:
+    """GPUs both with and without a type: of no step."""
+    asked = [*(_gres_per_node(opts) or ()), *_gpu_counts(opts["gpus"]), *_gpu_counts(opts["gpus_per_socket"]),
+             *_gpus_per_task(opts)]
+    return len({":" in name for name, _ in asked if name.partition(":")[0] == "gpu"}) > 1
 
 
 def _gpu_counts(text: str | None) -> tuple[tuple[str, int], ...]:

@@ -54,6 +54,8 @@ class StepRequest:
     job_mem_per_node: bool = False            # the job asked by node, so a step may not ask for more
     max_tasks_per_node: int = 512
     whole_memory: bool = False                # all the job's memory was asked for (--mem=0)
+    resv_ports: int | None = None             # --resv-ports
+    is_launcher: bool = False                 # --external-launcher: one task a node, with all that the job has
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class StepShare:
 class StepPlan:
     shares: tuple[StepShare, ...]
     next_node: int                            # where the search of the next step starts
+    ports: tuple[int, ...] = ()               # reserved for its MPI library
 
     @property
     def num_tasks(self) -> int:

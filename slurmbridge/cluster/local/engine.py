@@ -230,8 +230,8 @@ class LocalEngine:
         return await ask(await self.step_address(run), record.credential, op, **fields)
 
     async def signal(self, run: RunId, signal: int, *, steps: bool = True, batch: bool = False,
-                     step_id: str | None = None) -> None:
-        await self._order(run, "signal", signal=signal, steps=steps, batch=batch, step=step_id)
+                     step_id: str | None = None, quiet: bool = False) -> None:
+        await self._order(run, "signal", signal=signal, steps=steps, batch=batch, step=step_id, quiet=quiet)
 
     async def terminate(self, run: RunId, *, cause: str, grace_s: float, signal_first: int | None = None,
                         uid: int = 0) -> None:

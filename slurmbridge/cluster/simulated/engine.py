@@ -185,7 +185,7 @@ class SimulatedEngine:
     # ---- orders -----------------------------------------------------------------------------------------------------
 
     async def signal(self, run: RunId, signal: int, *, steps: bool = True, batch: bool = False,
-                     step_id: str | None = None) -> None:
+                     step_id: str | None = None, quiet: bool = False) -> None:
         """A signal that ends a shell ends the run when it goes to the batch script; simulated jobs have no steps."""
         record = self._runs.get(run)
         ends = signal in (signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP, signals.SIGQUIT)
