@@ -10,7 +10,7 @@ def bound_gpus(tres_bind: str | None, gpus: Sequence[int], local: int) -> list[i
         kind, _, rest = part.removeprefix("gres/").partition(":")
         if kind != "gpu":
             continue
-        words = [word for word in rest.split(":") if word != "verbose"]
+        words = [word for word in rest.removeprefix("verbose,").split(":") if word != "verbose"]
         how, values = (words[0] if words else ""), (words[1] if len(words) > 1 else "")
         if how == "per_task":
             count = int(values) if values.isdigit() else 1
@@ -26,6 +26,18 @@ def bound_gpus(tres_bind: str | None, gpus: Sequence[int], local: int) -> list[i
             mask = int(masks[local % len(masks)], 16)
             return _listed(gpus, [bit for bit in range(mask.bit_length()) if mask >> bit & 1])
     return list(gpus)
+
+
+def gpu_line(tres_bind: str | None, gpus: Sequence[int], bound: Sequence[int]) -> str:
+    """What a task with ``verbose`` says of its devices, "" without; ``bound`` are some of ``gpus``, the step's."""
+    kinds = [part.removeprefix("gres/") for part in (tres_bind or "").split("+")]
+    if not bound or not any(kind.startswith(("gpu:verbose,", "gpu:verbose:")) for kind in kinds):
+        return ""
+    usable = sum(1 << gpus.index(gpu) for gpu in bound)
+    every = sum(1 << gpu for gpu in gpus)
+    names = ",".join(map(str, bound))
+    return (f"gpu-bind: usable_gres={usable:#x}; bit_alloc={every:#x}; local_inx=0; global_list={names}; "
+            f"local_list={names}\n")
 
 
 def _expanded(values: str) -> list[str]:

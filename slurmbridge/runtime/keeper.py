@@ -217,6 +217,7 @@ class StepKeeper:
             env |= execution.encoded(server.variables(rank, task.local))
         elif server is not None:
             env |= execution.encoded(server.variables(rank))
+        self._pass_on(task, 2, str(entry["said"]).encode())
         limit = self.limits.get(task.node)
         bound = Binding(**{**binding, "masks": tuple(map(frozenset, binding["masks"]))}) if binding else None
         cpus = bound.masks[task.local] if bound and bound.binds else frozenset()

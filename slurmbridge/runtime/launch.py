@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from slurmbridge.runtime import environment, stepenv, stepfiles
-from slurmbridge.runtime.binding import bound_gpus
+from slurmbridge.runtime.binding import bound_gpus, gpu_line
 from slurmbridge.runtime.cpubind import Binding, NodeShape, bind
 from slurmbridge.runtime.environment import StepFacts
 from slurmbridge.runtime.gauges import FROM_GPUS, IN, clock_rate, gather_interval_s, statistics
@@ -116,6 +116,7 @@ def _task(running: RunningStep, share: StepShare, index: int, local: int, rank: 
     streams = {word: stepfiles.stream_of(running.files[number], names, share.name, index, shown_rank, rank)
                for number, word in enumerate(("stdin", "stdout", "stderr"))}
     return {"rank": rank, "local": local, "argv": argv, "env": variables, "gpus": gpus,
+            "said": gpu_line(running.opts["tres_bind"], share_gpus(share), gpus),
             "pty": running.opts["pty"] is not None and rank == 0, **streams}
 
 

@@ -160,7 +160,9 @@ def _request(opts: OptionSet, order: RunOrder, log: Log, owns_allocation: bool) 
             opts["ntasks"] = max(opts["ntasks"], 1)
         opts["nodes_set"] = True
     if opts["min_nodes"] > total:
-        log.error(f"Minimum node count > allocated node count ({opts['min_nodes']} > {total})")
+        log.error(f"Only allocated {usable} nodes asked for {opts['min_nodes']}")
+        if excluded:
+            log.error("Are required nodes explicitly excluded?")
         raise ClientExit(1)
     if not opts["external_launcher"] and gpu_types_mixed(opts):
         log.error(errors.strerror(errors.ESLURM_INVALID_GRES_TYPE))

@@ -79,6 +79,8 @@ class _Search:
             never_by_gres += possible == 0 and reason == errors.ESLURM_INVALID_GRES
             if now // (per_task or 1) == 0:
                 if request.min_nodes == len(self.nodes):
+                    if reason == errors.ESLURM_NODES_BUSY and node.cpus < per_task:
+                        raise StepRefused(errors.ESLURM_TOO_MANY_REQUESTED_CPUS)
                     if possible // (per_task or 1) == 0 and reason != errors.ESLURM_INVALID_TASK_MEMORY:
                         raise StepRefused(reason)
                     raise StepRefused(errors.ESLURM_NODES_BUSY)

@@ -45,6 +45,8 @@ sleep=*) /bin/sleep ${a#*=};;
 exit=*) exit ${a#*=};;
 only=*) a=${a#*=}; [ $R = ${a%:*} ] && exit ${a#*:};;
 kill=*) kill -${a#*=} $$;;
+nest=*) PATH=BIN:${PATH:-/usr/bin:/bin}; srun --overlap -n1 WORK/t ${a#*=} say
+        echo "$L: nested srun ended with $?";;
 esac; done; exit 0
 """
 SEEN = re.compile(r"(SLURM|SBATCH_|SALLOC_|SRUN_|SLURMD_|PMI|CUDA_|GPU_DEVICE_ORDINAL|ROCR_VISIBLE|ZE_AFFINITY|OMPI_"
@@ -179,10 +181,10 @@ class Played:
         return found
 
     def _mask(self, text: str) -> str:
+        text = text.replace(str(self.work), "WORK").replace(str(BIN), "BIN")
         for number, name in self.names.items():
             text = re.sub(rf"(?<!\d){number}(?!\d)", name, text)
         text = re.sub(r"(?<!\d)7\d{5}(?!\d)", "OTHERJOB", text)
-        text = text.replace(str(self.work), "WORK").replace(str(BIN), "BIN")
         text = re.sub(r"\S*/slurm_script\b", "slurm_script", text)
         text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?", "TIME", text)
         text = re.sub(r"(line \d+: +)\d+ ", r"\1PID ", text)

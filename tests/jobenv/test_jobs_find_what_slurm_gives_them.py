@@ -9,8 +9,9 @@ import pytest
 from played import Played, differences
 from sites import DATA, Site
 
-CASES = [json.loads(line) for name in ("cases.jsonl", "input_variables.jsonl")
+CASES = [json.loads(line) for name in ("cases.jsonl", "input_variables.jsonl", "wider.jsonl")
          for line in (DATA / "jobenv" / name).read_text().splitlines()]
+
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['seed']}-{case['kind']}")
 def test_a_submission_goes_as_recorded(case: dict[str, Any], seeded: Site) -> None:

@@ -50,7 +50,7 @@ def test_where_tasks_run(rig, options, expected):
     ("srun -n9 true", 1, r"srun: error: Unable to create step for job \d+: More processors requested than permitted"),
     ("srun --bogus", 255, r"srun: unrecognized option '--bogus'|Try \"srun --help\" for more information"),
     ("srun --mpi=nosuch true", 1, r"srun: error: .*mpi.*"),
-    ("srun -N3 true", 1, r"srun: error: Minimum node count > allocated node count \(3 > 2\)")])
+    ("srun -N3 true", 1, r"srun: error: Only allocated 2 nodes asked for 3")])
 def test_exit_code_and_messages(rig, command, code, messages):
     job = rig.do(f"{command}\necho rc $?", nodes=2)
     *said, last = job.lines()
