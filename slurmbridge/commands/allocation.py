@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from slurmbridge.slurm import states
+from slurmbridge.slurm import errors, states
 from slurmbridge.slurm.hostlist import compress
 from slurmbridge.slurm.jobspec import JobRequest
 from slurmbridge.views.records import JobRecord
@@ -18,19 +18,22 @@ async def wait_for_start(session: Session, job_id: int, request: JobRequest, err
     """The started job; a Reply where it ended before, or did not start within --immediate."""
     command = session.invocation.command
     started = asyncio.ensure_future(session.acts.wait_job_start(job_id))
+    at_once = request.immediate_s == 1
     try:
-        patience = QUEUED_AFTER_S if request.immediate_s is None else float(request.immediate_s)
+        patience = 1.0 if at_once else QUEUED_AFTER_S
         if request.het_offset is not None and request.immediate_s is None:
             patience = 0.0                    # heterogeneous jobs are never started at once
         done, _ = await asyncio.wait([started], timeout=patience)
-        if not done:
-            if request.immediate_s is not None:
-                return Reply(stderr=f"{command}: error: Unable to allocate resources: Requested nodes are busy\n",
-                             exit_code=1)
-            if not request.quiet:
-                pending = "job" if command == "srun" else "Pending job allocation"
-                first = f"{command}: Pending job allocation {job_id}\n" if pending != "job" else ""
-                await session.write_stderr(f"{first}{command}: job {job_id} queued and waiting for resources\n")
+        if not done and at_once:
+            return _not_at_once(session, job_id, request)
+        if not done and not request.quiet:
+            await session.write_stderr(_queued(session, job_id))
+        if not done and request.immediate_s is not None:
+            late, _ = await asyncio.wait([started], timeout=request.immediate_s - patience)
+            if not late:
+                text = "Connection timed out" if command == "salloc" else errors.strerror(errors.ESLURM_NODES_BUSY)
+                return Reply(stderr=f"{command}: error: Unable to allocate resources: {text}\n"
+                                    + _revoked(session, job_id, request), exit_code=1)
         job = await started
         if job.state in states.FINISHED:
             if job.state == states.CANCELLED:
@@ -41,6 +44,40 @@ async def wait_for_start(session: Session, job_id: int, request: JobRequest, err
         return job
     finally:
         started.cancel()
+
+
+def _queued(session: Session, job_id: int) -> str:
+    """What is said of a job that does not start at once."""
+    command, job = session.invocation.command, session.views.jobs.get(job_id)
+    code = 0 if job is None else errors.ESLURM_JOB_HELD if job.priority == 0 else _obstacle(job)
+    return ((f"{command}: {errors.strerror(code)}\n" if code else "")
+            + (f"salloc: Pending job allocation {job_id}\n" if command == "salloc" else "")
+            + f"{command}: job {job_id} queued and waiting for resources\n")
+
+
+def _not_at_once(session: Session, job_id: int, request: JobRequest) -> Reply:
+    """--immediate, and the job waits."""
+    job = session.views.jobs.get(job_id)
+    code = errors.ESLURM_NODES_BUSY if job is None else errors.ESLURM_DEPENDENCY if (
+        job.priority == 0 or job.reason in ("Dependency", "BeginTime")) else _obstacle(job) or errors.ESLURM_NODES_BUSY
+    is_salloc, is_busy = session.invocation.command == "salloc", code == errors.ESLURM_NODES_BUSY
+    what = "Job submit/allocate failed" if is_salloc and not is_busy else "Unable to allocate resources"
+    return Reply(stderr=f"{session.invocation.command}: error: {what}: {errors.strerror(code)}\n"
+                        + ("" if is_busy else _revoked(session, job_id, request)), exit_code=1)
+
+
+def _revoked(session: Session, job_id: int, request: JobRequest) -> str:
+    """salloc hears of the end of what it gives up."""
+    if session.invocation.command != "salloc" or request.quiet:
+        return ""
+    return f"salloc: Job allocation {job_id} has been revoked.\n"
+
+
+def _obstacle(job: JobRecord) -> int:
+    """Why the job cannot start, other than for want of free nodes: one of Slurm's error numbers, else 0."""
+    if job.reason.startswith("ReqNodeNotAvail"):
+        return errors.ESLURM_NODE_NOT_AVAIL
+    return errors.ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE if job.reason.startswith("Partition") else 0
 
 
 def per_node_text(counts: list[int]) -> str:

@@ -128,8 +128,13 @@ def parse(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Opti
     options = Options()
     _take_environment(options, env)
     operands: list[str] = []
-    for key, value in parse_options(NAME, argv, OPTIONS, operands=operands):
-        _take(options, key, value or "", session)
+    try:
+        for key, value in parse_options(NAME, argv, OPTIONS, operands=operands):
+            _take(options, key, value or "", session)
+    except Stop as stop:                      # the environment was complained about first
+        if stop.reply.stderr.startswith(options.notes):
+            raise
+        raise Stop(Reply(stop.reply.stdout, options.notes + stop.reply.stderr, stop.reply.exit_code)) from None
     if options.clusters is not None:
         options.notes += check_clusters(NAME, options.clusters, session.views.conf.cluster_name)
     _take_jobs(options, operands)
@@ -212,9 +217,9 @@ def _take_jobs(options: Options, operands: Sequence[str]) -> None:
         word = waiting.pop(0)
         targets, rest = _targets(word, options)
         options.targets += targets
-        options.words.append(word[:len(word) - len(rest)].removesuffix(",") if rest else word)
+        options.words.append(word[:len(word) - len(rest)])
         if rest:
-            waiting.insert(0, rest)
+            waiting.insert(0, rest[1:])       # nothing after a comma is no job either
 
 
 def _number(text: str, bad: Stop) -> tuple[int, str]:
@@ -251,7 +256,7 @@ def _targets(word: str, options: Options) -> tuple[list[Target], str]:
     if rest and not rest.startswith(","):
         raise bad
     text = word[:len(word) - len(rest)] if rest else word
-    return [Target(job_id, text, task_id, het_offset, step_id)], rest[1:]
+    return [Target(job_id, text, task_id, het_offset, step_id)], rest
 
 
 def list_text(options: Options) -> str:
