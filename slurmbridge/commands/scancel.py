@@ -126,6 +126,8 @@ class Canceller:
             try:
                 if job_id is None:
                     raise SlurmError(errors.ESLURM_INVALID_JOB_ID)
+                if self.options.sibling is not None and step is None and job_id in self.session.views.jobs:
+                    raise SlurmError(errors.ESLURM_JOB_NOT_FEDERATED)
                 if self.options.admin_comment is not None:
                     await self.session.acts.update_job(self.session.identity, str(job_id),
                                                        {"admincomment": self.options.admin_comment})

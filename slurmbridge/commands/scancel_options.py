@@ -131,12 +131,12 @@ def parse(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Opti
     try:
         for key, value in parse_options(NAME, argv, OPTIONS, operands=operands):
             _take(options, key, value or "", session)
+        if options.clusters is not None:
+            options.notes += check_clusters(NAME, options.clusters, session.views.conf.cluster_name)
     except Stop as stop:                      # the environment was complained about first
         if stop.reply.stderr.startswith(options.notes):
             raise
         raise Stop(Reply(stop.reply.stdout, options.notes + stop.reply.stderr, stop.reply.exit_code)) from None
-    if options.clusters is not None:
-        options.notes += check_clusters(NAME, options.clusters, session.views.conf.cluster_name)
     _take_jobs(options, operands)
     if options.user_name is not None:
         uid = uid_of(options.user_name)
@@ -241,8 +241,11 @@ def _targets(word: str, options: Options) -> tuple[list[Target], str]:
         if not close or after:
             raise bad
         try:
-            numbers = [int(name) for name in hostlist.expand(f"[{inside.partition('%')[0]}]")]
-        except (hostlist.HostlistError, ValueError):
+            numbers = [int(name) for name in hostlist.expand(f"[{inside}]")]
+        except hostlist.HostlistError as error:
+            said = f"{NAME}: error: {error}\n" if str(error) else ""
+            raise Stop(Reply("", options.notes + said + bad.reply.stderr.removeprefix(options.notes), 1)) from None
+        except ValueError:
             raise bad from None
         return [Target(job_id, word, number) for number in numbers], ""
     if rest.startswith("_*"):

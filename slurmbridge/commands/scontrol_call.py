@@ -1,6 +1,7 @@
 """One call of scontrol: its flags, what it has said so far, and its exit code."""
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -20,6 +21,17 @@ class Refused(Exception):
 
 class Void(Refused):
     """The update is not made, and scontrol leaves with 0 all the same."""
+
+
+U16, U32, U64 = 0xFFFE, 0xFFFFFFFE, 0xFFFFFFFFFFFFFFFE
+"""Slurm's values for "none" in numbers of 16, 32 and 64 bits: what is typed must be below."""
+_NUMBER = re.compile(r"(?:[ \t\n\v\f\r]*[+-]?[0-9]+)?\Z")
+
+
+def number_text(text: str, limit: int) -> str | None:
+    """A number as scontrol reads it, in plain decimal: nothing is 0. None: it is none, or not below ``limit``."""
+    number = int(text or 0) if _NUMBER.match(text) else -1
+    return str(number) if 0 <= number < limit else None
 
 
 def starts(word: str, name: str, least: int) -> bool:

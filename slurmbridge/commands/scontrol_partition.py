@@ -4,7 +4,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from slurmbridge.commands.scontrol_call import Call, starts
+from slurmbridge.commands.scontrol_call import U16, U32, U64, Call, number_text, starts
+from slurmbridge.commands.scontrol_update_node import BINDINGS
 from slurmbridge.slurm import conf_scalars, durations
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import HostlistError, compress, expand
@@ -17,14 +18,25 @@ class _Bad(ValueError):
     """What ``scontrol: error:`` says, one line a part."""
 
 
-def _number(key: str, value: str, word: str) -> str:
-    if not re.fullmatch(r"[ \t]*\+?(0[xX][0-9a-fA-F]+|[0-9]+)", value):
-        raise _Bad(f"Invalid {key} value: {value}")
-    return value
+class _Nothing(_Bad):
+    """The same, and nothing is updated."""
 
 
-def _limit(key: str, value: str, word: str) -> str:
-    return "UNLIMITED" if value.upper() in _UNLIMITED else _number(key, value, word)
+Check = Callable[[str, str, str], str]
+
+
+def _number(limit: int) -> Check:
+    def check(key: str, value: str, word: str) -> str:
+        found = number_text(value, limit)
+        if found is None:
+            raise _Bad(f"Invalid {key} value: {value}")
+        return found
+    return check
+
+
+def _limit(limit: int) -> Check:
+    number = _number(limit)
+    return lambda key, value, word: "UNLIMITED" if value.upper() in _UNLIMITED else number(key, value, word)
 
 
 def _minutes(key: str, value: str, word: str) -> str:
@@ -72,31 +84,45 @@ def _preempt_mode(key: str, value: str, word: str) -> str:
 def _nodes_count(key: str, value: str, word: str) -> str:
     if value.upper() in _UNLIMITED:
         return "UNLIMITED"
-    match = re.fullmatch(r"([0-9]+)(?:-[0-9]+)?", value)
+    match = re.fullmatch(r"\s*\+?([0-9]+)(?:-[0-9]+)?", value or "1")
     if not match:
-        raise _Bad(f'"{value}" is not a valid number')
+        raise _Bad(f'Invalid numeric value "{value}" for {key}.')
+    if int(match[1]) > 0x7FFFFFFF:
+        raise _Bad(f"Numeric argument ({value}) too large for {key}.")
     return match[1]
+
+
+def _min_nodes(key: str, value: str, word: str) -> str:
+    match = re.fullmatch(r"\s*\+?([0-9]{1,9})(?:-[0-9]{1,9})?", value)
+    if not match:
+        raise _Nothing(f'"{value}" is not a valid node count')
+    return match[1]
+
+
+def _binding(key: str, value: str, word: str) -> str:
+    if value and value.lower() not in BINDINGS:
+        raise _Bad(f"Invalid input {word}")
+    return value
 
 
 def _text(key: str, value: str, word: str) -> str:
     return value
 
 
-Check = Callable[[str, str, str], str]
 # (name, letters that must be typed, check), in scontrol's order: the first match counts
 _KEYS: tuple[tuple[str, int, Check], ...] = (
-    ("PartitionName", 2, _text), ("MaxTime", 4, _minutes), ("CpuBind", 7, _text), ("DefaultTime", 8, _minutes),
-    ("MaxCPUsPerNode", 4, _limit), ("MaxCPUsPerSocket", 4, _limit), ("MaxNodes", 4, _nodes_count),
-    ("MinNodes", 2, _nodes_count), ("Default", 7, _yes), ("DisableRootJobs", 1, _yes), ("ExclusiveUser", 1, _yes),
+    ("PartitionName", 2, _text), ("MaxTime", 4, _minutes), ("CpuBind", 7, _binding), ("DefaultTime", 8, _minutes),
+    ("MaxCPUsPerNode", 4, _limit(U32)), ("MaxCPUsPerSocket", 4, _limit(U32)), ("MaxNodes", 4, _nodes_count),
+    ("MinNodes", 2, _min_nodes), ("Default", 7, _yes), ("DisableRootJobs", 1, _yes), ("ExclusiveUser", 1, _yes),
     ("ExclusiveTopo", 1, _yes), ("Hidden", 1, _yes), ("LLN", 1, _yes), ("RootOnly", 3, _yes), ("ReqResv", 3, _yes),
-    ("OverSubscribe", 5, _over_subscribe), ("Shared", 2, _over_subscribe), ("OverTimeLimit", 5, _limit),
-    ("PowerDownOnIdle", 1, _yes), ("PreemptMode", 3, _preempt_mode), ("Priority", 3, _number),
-    ("PriorityJobFactor", 3, _number), ("PriorityTier", 3, _number), ("State", 2, _state), ("Nodes", 1, _text),
-    ("AllowGroups", 6, _text), ("AllowAccounts", 6, _text), ("AllowQos", 6, _text), ("DenyAccounts", 5, _text),
-    ("DenyQos", 5, _text), ("AllocNodes", 6, _text), ("Alternate", 3, _text), ("GraceTime", 5, _number),
-    ("DefMemPerCPU", 10, _number), ("DefMemPerNode", 10, _number), ("MaxMemPerCPU", 10, _number),
-    ("MaxMemPerNode", 10, _number), ("QoS", 3, _text), ("JobDefaults", 4, _text), ("Topology", 4, _text),
-    ("TresBillingWeights", 1, _text))
+    ("OverSubscribe", 5, _over_subscribe), ("Shared", 2, _over_subscribe), ("OverTimeLimit", 5, _limit(U16)),
+    ("PowerDownOnIdle", 1, _yes), ("PreemptMode", 3, _preempt_mode), ("Priority", 3, _number(U16)),
+    ("PriorityJobFactor", 3, _number(U16)), ("PriorityTier", 3, _number(U16)), ("State", 2, _state),
+    ("Nodes", 1, _text), ("AllowGroups", 6, _text), ("AllowAccounts", 6, _text), ("AllowQos", 6, _text),
+    ("DenyAccounts", 5, _text), ("DenyQos", 5, _text), ("AllocNodes", 6, _text), ("Alternate", 3, _text),
+    ("GraceTime", 5, _number(U32)), ("DefMemPerCPU", 10, _number(U64)), ("DefMemPerNode", 10, _number(U64)),
+    ("MaxMemPerCPU", 10, _number(U64)), ("MaxMemPerNode", 10, _number(U64)), ("QoS", 3, _text),
+    ("JobDefaults", 4, _text), ("Topology", 4, _text), ("TresBillingWeights", 1, _text))
 
 
 def _read(call: Call, words: Sequence[str]) -> tuple[str, dict[str, str]] | None:
@@ -118,6 +144,9 @@ def _read(call: Call, words: Sequence[str]) -> tuple[str, dict[str, str]] | None
         key, check = known
         try:
             found = check(key, value, word)
+        except _Nothing as error:             # said, and scontrol leaves with 0 all the same
+            call.err.append(f"scontrol: error: {error.args[0]}\n")
+            return None
         except _Bad as error:
             for line in error.args:
                 call.error(line)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from slurmbridge.commands import scontrol_reservation
 from slurmbridge.commands.common import holds_task, uid_of
 from slurmbridge.commands.scontrol_acts import on_jobs, written_id
-from slurmbridge.commands.scontrol_call import Call, Refused, Void, starts
+from slurmbridge.commands.scontrol_call import U16, U32, U64, Call, Refused, Void, number_text, starts
 from slurmbridge.commands.scontrol_partition import create_partition, update_partition
 from slurmbridge.commands.scontrol_update_conf import CONF_KEYS, update_conf, update_step
 from slurmbridge.commands.scontrol_update_node import update_node
@@ -20,8 +20,7 @@ from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.views.records import JobRecord
 
 NICE_MOST = 0x80000000 - 3
-_TOO_LARGE = {"u16": 0xFFFE, "u32": 0xFFFFFFFE, "u64": 0xFFFFFFFFFFFFFFFE}
-_NUMBER = re.compile(r"(?:[ \t\n\v\f\r]*[+-]?[0-9]+)?\Z")
+_TOO_LARGE = {"u16": U16, "u32": U32, "u64": U64}
 
 
 async def update(call: Call, argv: Sequence[str]) -> None:
@@ -279,10 +278,10 @@ class _JobUpdate:
 
     def number(self, name: str, key: str, value: str, kind: str) -> str:
         """In decimal; nothing at all is 0. Raises Refused."""
-        number = int(value or 0) if _NUMBER.match(value) else -1
-        if not 0 <= number < _TOO_LARGE[kind]:
+        number = number_text(value, _TOO_LARGE[kind])
+        if number is None:
             raise self.refuse(f"Invalid {_LABELS.get(key, name)} value: {value}")
-        return str(number)
+        return number
 
     def time(self, value: str, kind: str) -> str | None:
         """Epoch seconds, never below now for a start; None, and a line, for what is no time."""

@@ -1,16 +1,14 @@
 """scontrol update NodeName=…: each key checked as scontrol checks it. (scontrol(1).)"""
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from slurmbridge.commands.scontrol_call import Call, Refused, starts
+from slurmbridge.commands.scontrol_call import U32, Call, Refused, number_text, starts
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import HostlistError, expand
 
-_NUMBER = re.compile(r"(?:[ \t]*\+?(0[xX][0-9a-fA-F]+|[0-9]+))?\Z")
-_BINDINGS = ("off", "none", "board", "boards", "socket", "sockets", "ldom", "ldoms", "core", "cores", "thread",
+BINDINGS = ("off", "none", "board", "boards", "socket", "sockets", "ldom", "ldoms", "core", "cores", "thread",
              "threads")
 _NODE_KEYS = (("NodeAddr", 5), ("NodeHostName", 5), ("NodeName", 1), ("ActiveFeatures", 3), ("CertToken", 1),
               ("CpuBind", 7), ("Extra", 1), ("Features", 1), ("AvailableFeatures", 3), ("Gres", 1), ("InstanceId", 9),
@@ -38,16 +36,17 @@ async def update_node(call: Call, words: Sequence[str]) -> None:
             names = value
         elif key == "state":
             changes[key] = _node_state(call, value, word)
-        elif key == "cpubind" and value and value.lower() not in _BINDINGS:
+        elif key == "cpubind" and value and value.lower() not in BINDINGS:
             call.error(f"Invalid input {word}")
             raise Refused
         elif key == "certtoken":
             continue                          # there are no certificates to renew
-        elif key == "weight" and not value:
-            changes[key] = "0"
-        elif key in ("weight", "resumeafter") and not _NUMBER.match(value) and (key, value) != ("resumeafter", "-1"):
-            call.error(f"Invalid value {word} for {'Weight' if key == 'weight' else 'ResumeAfter'}")
-            raise Refused
+        elif key in ("weight", "resumeafter") and (key, value) != ("resumeafter", "-1"):
+            number = number_text(value, U32)
+            if number is None:
+                call.error(f"Invalid value {word} for {'Weight' if key == 'weight' else 'ResumeAfter'}")
+                raise Refused
+            changes[key] = number
         else:
             changes[key] = value.removeprefix('"').removesuffix('"') if key == "reason" else value
     if changes.get("state") in ("DOWN", "DRAIN", "FAIL") and not changes.get("reason"):

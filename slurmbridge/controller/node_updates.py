@@ -166,6 +166,8 @@ class PartitionUpdates:
             except ValueError:
                 raise SlurmError(errors.ESLURM_INVALID_NODE_NAME) from None
             record.nodes_text = inventory.compress(record.nodes)
+        elif key == "qos" and value and value not in self._world.accounting.qos:
+            raise SlurmError(errors.ESLURM_INVALID_QOS)
         elif canonical is None or canonical.name == "PartitionName":
             raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
         else:

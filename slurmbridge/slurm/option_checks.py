@@ -242,7 +242,7 @@ def resolve_file(opts: OptionSet, text: str) -> Asking[str]:
 
 
 def _node_list(opts: OptionSet) -> Asking[None]:
-    if opts["nodefile"]:
+    if opts["nodefile"] is not None:
         names = yield from read_hostfile(opts, opts["nodefile"], None)
         if names is None:
             opts.log.error("Invalid --nodefile node file")

@@ -47,7 +47,7 @@ def _srun(call: Call, caller: Caller, log: Log, result: Submission) -> Asking[No
         result.parsed.append(opts.parsed)
         if opts["x11"] and opts["jobid"] is None and "SLURM_JOB_ID" not in caller.env:
             yield from _find_display(caller.env, log)
-        if opts["relative"] is not None and "SLURM_JOB_ID" not in caller.env:
+        if opts["relative"] is not None and not opts["test_only"] and "SLURM_JOB_ID" not in caller.env:
             raise log.fatal("--relative option invalid for job allocation request")
         request = describe(opts, call, result.error_exit)
         if opts["resv_ports"] is not None and not opts["stepmgr"]:

@@ -81,6 +81,8 @@ class Side:
         text = re.sub(r"records=\d+", "records=N", text)
         text = re.sub(r"(?<=[Jj]ob )\d{3,}|(?<=JobId=)\d{3,}|(?<=allocation )\d{3,}", "N", text)
         text = re.sub(r"s[0-9A-Z]{13}\b", "SLUID", text)
+        text = text.replace("salloc: Waiting for resource configuration\n", "")       # said where a prolog is slow
+        text = re.sub(r"(?<=on nodes )\S+|(?<=Nodes )\S+(?= are ready)", "NODES", text)
         return re.sub(r"[ -]*\n", "\n", re.sub(r" +", " ", re.sub(r"-{3,}", "---", text)))
 
 
