@@ -207,7 +207,7 @@ class JobLines:
 
     def _nodes(self) -> str:
         counts = self.request.node_counts
-        if len(counts) > 1 and self.job.state == states.PENDING and self.job.num_nodes == f"{counts[0]}-{counts[-1]}":
+        if len(counts) > 1 and self.job.state == states.PENDING:
             return array.ranges(counts)
         return self.job.num_nodes
 

@@ -69,7 +69,8 @@ def scheduler_partition(record: PartitionRecord) -> Partition:
         None if record.default_time_min in (None, UNLIMITED_MIN) else record.default_time_min * 60,
         record.max_cpus_per_node or 0, record.max_cpus_per_socket or 0, word or "NO", shares,
         record.exclusive_user, record.lln, record.preempt_mode, record.def_mem_per_cpu_mb, record.def_mem_per_node_mb,
-        record.max_mem_per_cpu_mb, record.max_mem_per_node_mb, record.def_cpu_per_gpu, record.def_mem_per_gpu_mb)
+        record.max_mem_per_cpu_mb, record.max_mem_per_node_mb, record.def_cpu_per_gpu, record.def_mem_per_gpu_mb,
+        "" if record.select_type_parameters == "NONE" else record.select_type_parameters)
 
 
 def partition_changed(world: World, record: PartitionRecord) -> None:
@@ -151,7 +152,7 @@ def size_requested(world: World, job: JobRecord, likely_nodes: int = 0) -> None:
     job.tres_req = _with_billing(world, size.requested_tres(shape, world.columns, first), first)
     if request.min_nodes == 0:
         job.tres_req.pop("node", None)        # -N0: left to the number of tasks
-    job.oversubscribe = _oversubscribe(request.exclusive, request.oversubscribe, world.columns.partitions[first])
+    job.oversubscribe = _oversubscribe(shape.whole_node, request.oversubscribe, world.columns.partitions[first])
 
 
 def size_allocated(world: World, job: JobRecord) -> None:

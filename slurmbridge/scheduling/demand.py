@@ -177,9 +177,18 @@ def node_bounds(shape: Shape, partition: Partition, limit_nodes: int = MANY) -> 
     return least, most, wanted
 
 
+def of_partition(settings: SchedulerSettings, partition: Partition) -> SchedulerSettings:
+    """The settings with the partition's own SelectTypeParameters, which count beside CR_Core and CR_Socket only."""
+    if not partition.select_type or settings.select_unit == "cpu":
+        return settings
+    return replace(settings, select_unit="socket" if partition.select_type.startswith("CR_SOCKET") else "core",
+                   select_memory=partition.select_type.endswith("_MEMORY"))
+
+
 def ask(columns: ClusterColumns, demand: Demand, partition: Partition, settings: SchedulerSettings,
         bounds: tuple[int, int, int], max_switches: int = 0) -> Question:
     whole = demand.whole or partition.over_subscribe == "EXCLUSIVE"
-    return Question(columns, demand, partition, settings, *bounds, whole=whole, share=not whole or partition.forced,
-                    required=demand.required, min_cpus=demand.shape.min_cpus, job_min_nodes=demand.shape.min_nodes,
+    return Question(columns, demand, partition, of_partition(settings, partition), *bounds, whole=whole,
+                    share=not whole or partition.forced, required=demand.required,
+                    min_cpus=demand.shape.min_cpus, job_min_nodes=demand.shape.min_nodes,
                     num_tasks=demand.shape.num_tasks, max_switches=max_switches, features=demand.features)

@@ -98,6 +98,7 @@ class Partition:
     max_mem_per_node_mb: int | None = None
     def_cpu_per_gpu: int | None = None
     def_mem_per_gpu_mb: int | None = None
+    select_type: str = ""                     # its own SelectTypeParameters: CR_CORE, CR_SOCKET_MEMORY, …
 
     @property
     def forced(self) -> bool:

@@ -115,6 +115,8 @@ def _sized(question: Question, nodes: BoolArray, test: Callable[[Question], Sele
     counts = question.shape.node_counts
     if not counts:
         return test(question)
+    if question.max_nodes < min(counts):
+        return test(question)                 # fewer tasks than nodes: the list no longer counts
     most = min(int(nodes.sum()), question.max_nodes)
     for count in sorted((c for c in counts if question.min_nodes <= c <= most), reverse=True):
         found = test(replace(question, min_nodes=count, max_nodes=count, req_nodes=count))

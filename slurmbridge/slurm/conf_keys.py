@@ -28,6 +28,7 @@ MEANINGS = {
     "fed": "one cluster; no federation",
     "mcs": "jobs carry no security label",
     "feature": "features come from slurm.conf and from the engine's node labels",
+    "exclusivetopo": "no job has all nodes of its switches alone",
     "topology": "switches come from topology.conf, and all partitions have the same",
     "burst": "there are no burst buffers",
     "reservation": "there are no reservation programs",
@@ -364,7 +365,7 @@ DefaultTime text
 DenyAccounts text
 DenyQos text
 DisableRootJobs bool
-ExclusiveTopo bool topology
+ExclusiveTopo bool exclusivetopo
 ExclusiveUser bool
 GraceTime u32
 Hidden bool

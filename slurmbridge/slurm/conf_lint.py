@@ -27,7 +27,7 @@ _NO_ADDRESSES = "daemons do not talk along a tree of switches"
 _TOPOLOGY_WORDS = {"topooptional": "", "dragonfly": "switches are taken as a plain tree",
                    "switchasnoderank": "nodes stay in the order of their names",
                    "topomaxsizeunroll": "there is no topology/block"}
-_PARTITION_UNIT = "SelectTypeParameters of the cluster holds in the partition too"
+_PARTITION_UNIT = "the cluster's CR_CPU holds in the partition too, as in Slurm"
 
 
 class Unused(NamedTuple):
@@ -61,7 +61,8 @@ def lint(conf: SlurmConf) -> list[Unused]:
         add(key, value, meaning)
     if "GANG" in conf.preempt_mode.upper().split(","):
         add("PreemptMode", conf.preempt_mode, _GANG)
-    for partition in conf.partitions:
+    by_cpu = any(word.upper().startswith("CR_CPU") for word in conf.select_type_parameters)
+    for partition in conf.partitions if by_cpu else ():
         name = f"PartitionName={partition['PartitionName']}"
         if "SelectTypeParameters" in partition:
             add(f"{name}: SelectTypeParameters", partition["SelectTypeParameters"], _PARTITION_UNIT, name)

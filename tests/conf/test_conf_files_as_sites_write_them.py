@@ -206,7 +206,7 @@ def test_lint_says_what_of_sharing_is_not_there(tmp_path: Path) -> None:
     conf = read(tmp_path, HEAD + "SelectType=select/linear\nPreemptMode=GANG\nNodeName=a\n"
                 "PartitionName=p Nodes=a OverSubscribe=FORCE:2 SelectTypeParameters=CR_Core ExclusiveTopo=YES\n")
     assert [key for key, *_ in lint(conf)] == [
-        "PartitionName: ExclusiveTopo", "SelectType", "PreemptMode", "PartitionName=p: SelectTypeParameters"]
+        "PartitionName: ExclusiveTopo", "SelectType", "PreemptMode"]
 
 
 def test_the_default_configuration_is_four_nodes_of_this_machine(tmp_path: Path) -> None:

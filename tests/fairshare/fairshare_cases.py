@@ -20,11 +20,14 @@ from slurmbridge.views.records import (
 )
 
 DATA = Path(__file__).parent.parent / "data" / "fairshare.jsonl.gz"
+WITH_FLAGS = DATA.with_name("fairshare_flags.jsonl.gz")
+"""Other trees, each with ``settings`` of its own."""
+DEFAULT_MIN = {"batch": 60, "debug": 5, "gpu": 60}
 NOW_S = 1_800_000_000
 
 
-def load() -> list[dict[str, Any]]:
-    with gzip.open(DATA, "rt") as lines:
+def load(path: Path = DATA) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt") as lines:
         return [json.loads(line) for line in lines]
 
 
@@ -105,6 +108,7 @@ def job(number: int, case_job: dict[str, Any]) -> JobRecord:
         memory = _megabytes(given["mem"]) * node_count
     else:
         memory = _megabytes(given.get("mem_per_cpu", "1000")) * cpus
+    partition = given.get("partition", "batch")
     tres = {"cpu": cpus, "mem": memory, "node": node_count}
     if "gres" in given:
         parts = given["gres"].split(":")
@@ -113,9 +117,10 @@ def job(number: int, case_job: dict[str, Any]) -> JobRecord:
             tres[f"gres/gpu:{parts[1]}"] = tres["gres/gpu"]
     return JobRecord(
         number, JobRequest(), user_name=case_job["user"], account=case_job["account"], uid=30000 + number,
-        partition=given.get("partition", "batch"), qos=given.get("qos", "normal"), nice=int(given.get("nice", 0)),
+        partition=partition, qos=given.get("qos", "normal"), nice=int(given.get("nice", 0)),
         submit_s=NOW_S, eligible_s=NOW_S, accrue_s=NOW_S, num_cpus=cpus, num_tasks=tasks, min_nodes=node_count,
-        time_limit_min=int(given.get("time", 60)), tres_req=tres)
+        time_limit_min=int(given["time"]) if "time" in given else DEFAULT_MIN.get(partition.partition(",")[0]),
+        tres_req=tres)
 
 
 def priorities(case: dict[str, Any], **settings: Any) -> Priorities:

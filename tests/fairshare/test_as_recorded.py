@@ -1,4 +1,4 @@
-"""sshare and sprio print what real Slurm 25.11.7 printed, to the digit: 60 trees, nine configurations, 85 calls."""
+"""sshare and sprio print what real Slurm 25.11.7 printed, to the digit: 86 trees, nine configurations, 85 calls."""
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +12,8 @@ import pytest
 from slurmbridge.commands import common, sprio, sshare
 from slurmbridge.views.session import Reply
 
-CASES = cases.load()
+CASES = cases.load() + cases.load(cases.WITH_FLAGS)
+ALL_FLAGS = {"NO_NORMAL_ALL": ("NO_NORMAL_ASSOC", "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES")}
 SSHARE = "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS"
 SPRIO = {
     "JobID": "i", "User": "u", "Account": "o", "Partition": "r", "QOS": "n", "Priority": "Y", "Site": "S", "Age": "A",
@@ -32,8 +33,13 @@ def table(text: str, names: list[str]) -> list[dict[str, str]]:
 
 
 def submitted(case: dict[str, Any]) -> lab.Cluster:
-    made = lab.Cluster(cases.priorities(case), cases.NOW_S)
+    settings = dict(case.get("settings", {}))
+    if "flags" in settings:
+        settings["flags"] = frozenset(flag for word in settings["flags"] for flag in ALL_FLAGS.get(word, (word,)))
+    made = lab.Cluster(cases.priorities(case, **settings), cases.NOW_S)
     for answer, given in zip(case["slurm"]["submitted"], case["jobs"]):
+        if "id" not in answer:
+            continue
         job = made.jobs[answer["id"]] = cases.job(answer["id"], given)
         made.priorities.initial(job, cases.NOW_S)
     return made
