@@ -190,7 +190,8 @@ def test_lint_says_in_which_file_a_key_stands(tmp_path: Path) -> None:
                                          "PartitionName=q Nodes=ALL SelectTypeParameters=CR_Core\n")
     (tmp_path / "gres.conf").write_text("Include more.conf\n")
     (tmp_path / "more.conf").write_text("\nName=gpu File=/dev/null Links=0 Flags=nvidia_gpu_env Cores=0 Foo=1\n")
-    (tmp_path / "slurm.conf").write_text(HEAD + "Include nodes.conf\nSchedulerParameters=frob\nTreeWidth=4\n")
+    (tmp_path / "slurm.conf").write_text(HEAD + "Include nodes.conf\nSchedulerParameters=frob\nTreeWidth=4\n"
+                                         "SelectTypeParameters=CR_CPU\n")
     conf = read_conf(str(tmp_path / "slurm.conf"), strict=False)
     assert [(one.key, one.value, Path(one.path).name, one.line) for one in lint(conf)] == [
         ("TreeWidth", "3", "nodes.conf", 2), ("gres.conf: Links", "0", "more.conf", 2),
