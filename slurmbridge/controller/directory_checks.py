@@ -1,6 +1,8 @@
 """Which association and QOS a submission is under (AccountingStorageEnforce, slurm.conf(5)). Pure look-ups."""
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.settings import SlurmConf
@@ -10,7 +12,9 @@ from slurmbridge.views.records import AssociationData, AssociationRecord, Partit
 class Directory:
     """Look-ups by (user, account, partition), rebuilt when the accounting data change."""
 
-    def __init__(self, accounting: AssociationData, conf: SlurmConf) -> None:
+    def __init__(self, accounting: AssociationData, conf: SlurmConf,
+                 partitions: Mapping[str, PartitionRecord]) -> None:
+        self._partitions = partitions
         self._accounting = accounting
         self._conf = conf
         self._generation = -1
@@ -132,6 +136,8 @@ class Directory:
             raise SlurmError(errors.ESLURM_INVALID_QOS)
         if "RequiresReservation" in known.flags and not reservation:
             raise SlurmError(errors.ESLURM_INVALID_QOS)
+        if "Relative" in known.flags and any(one.qos == name for one in self._partitions.values()):
+            raise SlurmError(errors.ESLURM_INVALID_QOS)        # its percentages are the partition's
         return name
 
 

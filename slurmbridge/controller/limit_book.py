@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from slurmbridge.controller.jobs import tasks_of
+from slurmbridge.controller.relative_qos import absolute
 from slurmbridge.fairshare.usage import run_seconds_left
 from slurmbridge.scheduling.limits import Group, LimitBook, Limits, Subject, Usage
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
@@ -35,6 +36,7 @@ class LimitBooks:
         self.accrued_until_s: Callable[[], float | None] = now       # when usage was last brought up to date
         self.fair_shares: Callable[[], Mapping[int, float]] = dict                # fair-share factors by association
         self.billing: Callable[[Mapping[str, int], str], float] | None = None     # billing units in a partition
+        self.tres_total: Callable[[str], Mapping[str, int]] = lambda partition: {}     # "": of the cluster
         self._groups: dict[Key, int] = {}
         self._subjects: dict[tuple[int, str, str, str, str], int] = {}
         self._running: dict[int, tuple[Subject, dict[str, int]]] = {}
@@ -113,8 +115,9 @@ class LimitBooks:
                 group = Group(f"{record.account}/{record.user}", "assoc", limits)
             else:
                 qos = self._accounting.qos[name]  # type: ignore[index]
-                group = Group(qos.name, "qos", scheduler_limits(qos.limits, is_qos=True), flags=frozenset(qos.flags),
-                              usage_factor=qos.usage_factor, limit_factor=qos.limit_factor or 0.0)
+                group = Group(qos.name, "qos", scheduler_limits(self.qos_limits(qos), is_qos=True),
+                              flags=frozenset(qos.flags), usage_factor=qos.usage_factor,
+                              limit_factor=qos.limit_factor or 0.0)
             self._book.groups.append(group)
         return index
 
@@ -208,6 +211,13 @@ class LimitBooks:
             if qos:
                 keys += [("qos", qos), ("qos", qos, "user", job.user_name), ("qos", qos, "account", job.account)]
         return tuple(keys)
+
+    def qos_limits(self, qos: QosRecord) -> RecordLimits:
+        """The QOS's limits as numbers."""
+        if "Relative" not in qos.flags:
+            return qos.limits
+        partition = next((name for name, one in self._partitions.items() if one.qos == qos.name), "")
+        return absolute(qos.limits, self.tres_total(partition))
 
     def limits_of(self, record: AssociationRecord) -> RecordLimits:
         """The association's limits with those it inherits."""

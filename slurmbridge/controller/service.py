@@ -97,6 +97,8 @@ class Controller:
         world.limits = LimitBooks(conf, state.accounting, world.partitions, jobs.active.values, clock)
         world.accrual = Accrual(world)
         world.limits.billing = world.priorities.billing
+        world.limits.tres_total = lambda name: (
+            world.priorities.partition_tres(name) if name else self._cluster_tres())
         world.limits.fair_shares = lambda: {
             row["assoc"].id: row["fair_share"] for row in world.priorities.shares() if row["fair_share"] is not None}
         world.limits.accrued_until_s = lambda: world.priorities.last_ran_s
@@ -351,14 +353,19 @@ class Controller:
                 tres[f"gres/{name}"] = tres.get(f"gres/{name}", 0) + count
         return tres
 
-    def _cluster_event(self) -> None:
-        """The cluster's size, when it changed since the last start."""
-        world, now = self.world, float(int(self.world.now()))
+    def _cluster_tres(self) -> dict[str, int]:
+        world = self.world
         total: dict[str, int] = {**dict.fromkeys(world.accounting.tres, 0), "node": len(world.nodes)}
         for node in world.nodes.values():
             for name, count in self._node_tres(node).items():
                 total[name] = total.get(name, 0) + count
         total["billing"] = total.get("cpu", 0)
+        return total
+
+    def _cluster_event(self) -> None:
+        """The cluster's size, when it changed since the last start."""
+        world, now = self.world, float(int(self.world.now()))
+        total = self._cluster_tres()
         start = self._node_events.pop("", None)
         nodes = queueing.hostlist(world, tuple(world.nodes))
         text = repr(sorted(total.items())) + nodes

@@ -41,7 +41,7 @@ class Submission:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._directory = Directory(world.accounting, world.conf)
+        self._directory = Directory(world.accounting, world.conf, world.partitions)
         self._checks = PartitionChecks(world)
 
     # --- entry

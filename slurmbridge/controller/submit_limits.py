@@ -56,7 +56,7 @@ class _Check:
                                          own=level == 0)
 
     def _qos(self, qos: QosRecord, strict: bool) -> Iterator[str]:
-        limits, name = qos.limits, qos.name
+        limits, name = self.books.qos_limits(qos), qos.name
         if strict:
             yield from self._sizes(limits, "max_tres_per_account", "QOS")
             yield from self._user_or_group(limits)

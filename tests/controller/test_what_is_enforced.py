@@ -96,3 +96,19 @@ def test_this_clusters_part_of_a_remote_license_is_what_jobs_get() -> None:
             await lab.acts.change_resources(ALICE, [{"op": "delete", "key": "matlab@flex"}])
         assert refused.value.code == errors.ESLURM_ACCESS_DENIED
     in_lab(story)
+
+
+def test_limits_of_a_relative_qos_are_parts_of_the_cluster() -> None:
+    async def story(lab: Lab) -> None:
+        await with_alice(lab)
+        await lab.acts.change_accounting(ROOT, [
+            {"op": "add_qos", "name": "half", "settings": {
+                "flags": ["Relative", "DenyOnLimit"], "max_tres_per_job": {"cpu": 30}, "grp_tres": {"cpu": 200}}},
+            {"op": "modify_association", "id": next(
+                one.id for one in lab.controller.world.accounting.associations.values() if one.user == "alice"),
+             "settings": {"qos": ["normal", "half"]}}])
+        assert lab.job(await lab.submit(by=ALICE, qos="half", num_tasks=6)).qos == "half"
+        with pytest.raises(SlurmError) as refused:           # 30 % of the cluster's 20 CPUs are 6
+            await lab.submit(by=ALICE, qos="half", num_tasks=7)
+        assert refused.value.code == errors.ESLURM_ACCOUNTING_POLICY
+    in_lab(story, "AccountingStorageEnforce=associations,limits,qos\n")
