@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from slurmbridge.accounting.operations import SaveMeta
-from slurmbridge.controller import node_verdicts, nodes
+from slurmbridge.controller import node_verdicts, nodes, queueing
 from slurmbridge.controller.life import Cause
 from slurmbridge.controller.node_updates import PartitionUpdates
 from slurmbridge.controller.transitions import Phase, phase_of
@@ -147,6 +147,7 @@ class NodeHealth:
             nodes.show_to_scheduler(node, world.columns)
             world.admitted.clear()
             world.nodes_returned |= nodes.is_available(node)
+            queueing.nodes_changed(world)
             world.wake()
         for act in verdict.acts:
             self._act(node, act, pods)

@@ -115,6 +115,7 @@ class NodeUpdates:
         self._world.journal.add(SaveNode(node.name, settings))
         self._world.node_changed(node)
         self._world.nodes_returned |= nodes.is_available(node)
+        queueing.nodes_changed(self._world)
         self._world.wake()
 
     @staticmethod

@@ -275,6 +275,8 @@ def reason_code(word: str) -> int:
 
 def enter(world: World, job: JobRecord) -> None:
     """A job begins to wait."""
+    if job.avoid_nodes:
+        world.avoiding.add(job.job_id)
     if job.priority == 0:
         world.priorities.track(job)
     else:
@@ -282,6 +284,16 @@ def enter(world: World, job: JobRecord) -> None:
         world.priorities.initial(job, world.now())
     for row in rows(world, job):
         world.queue.add(row)
+
+
+def nodes_changed(world: World) -> None:
+    """Jobs that avoid nodes may have to take them after all, or need not any more."""
+    for job_id in list(world.avoiding):
+        job = world.jobs.pending.get(job_id)
+        if job is None:
+            world.avoiding.discard(job_id)
+        else:
+            refresh(world, job)
 
 
 def leave(world: World, job: JobRecord) -> None:

@@ -76,6 +76,7 @@ class World:
     shapes: dict[tuple[int, str], tuple[JobRequest, Shape]] = field(default_factory=dict)     # by request's id
     admitted: dict[tuple[Shape, str, str], Admission | Refusal] = field(default_factory=dict)      # until nodes change
     shared: Shared = field(default_factory=Shared)
+    avoiding: set[int] = field(default_factory=set)           # pending jobs that nodes have failed
     nodes_returned: bool = False              # slurmctld's main pass is not woken by nodes: its backfill is first then
     _watchers: dict[int, list[asyncio.Future[None]]] = field(default_factory=dict)
 

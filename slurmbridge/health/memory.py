@@ -68,6 +68,7 @@ class NodeMemory:
     first_s: float = 0.0                      # when this machine was first seen
     gone_s: float | None = None               # the node object is gone
     replaced_s: float | None = None           # when this machine took the place of another one of that name
+    returned_s: float | None = None           # when the same boot of a machine came back under a new object
     never_ready: bool = True
     boot_failed: bool = False                 # counted as one
     launch_failures: list[float] = field(default_factory=list)      # when

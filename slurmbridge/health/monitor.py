@@ -82,6 +82,7 @@ class Monitor:
         for one in memory.signals.values():
             machine_changed(one, now, is_other=True)
         memory.replaced_s, memory.first_s = now, now
+        memory.returned_s = now if sight.boot_id and sight.boot_id == memory.boot_id else None
         memory.launch_failures, memory.short, memory.never_ready, memory.boot_failed = [], {}, True, False
 
     def gone(self, node: str, now: float) -> None:
@@ -157,7 +158,8 @@ class Monitor:
 
     def _note_open(self, name: str, memory: NodeMemory) -> None:
         """Whether time alone can change anything of the node."""
-        if memory.short or memory.launch_failures or (memory.never_ready and not memory.boot_failed) or any(
+        if memory.short or memory.launch_failures or memory.returned_s is not None or (
+                memory.never_ready and not memory.boot_failed) or any(
                 not one.is_quiet or one.verdict != GOOD for one in memory.signals.values()):
             self._open.add(name)
         else:
@@ -227,6 +229,8 @@ class Monitor:
                 self._turned_bad(node, one, now)
             if one.is_quiet and key not in signals and (one.verdict == ABSENT or is_gone_for_good(key[0])):
                 del memory.signals[key]
+        if memory.returned_s is not None and now - memory.returned_s >= self.policy.windows.orphans:
+            memory.returned_s = None
         self._ready(node, memory, sight, now)
         self._devices(memory, now)
         self._note_open(node, memory)

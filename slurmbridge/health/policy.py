@@ -115,6 +115,7 @@ class Windows:
     boot: float = 600                         # a node that is not Ready so long after it came has failed to boot
     boot_count: int = 10                      # so many in a row close the partition
     readmit: float = 300                      # one device more each
+    orphans: float = 60                       # a kubelet has so long to end what ran before its node was deleted
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,8 @@ def compose(node: str, memory: NodeMemory, sight: Sight | None, partitions: Sequ
     if memory.replaced_s is not None:
         found.acts.append(Act(JOBS, ("node", "replaced"), f"{PREFIX}{LOST}:replaced another machine has its name",
                               is_hard=True, can_be_held=False, started_before_s=memory.replaced_s))
+    if memory.returned_s is not None:         # nobody tells any more of the containers that it ran: their pods are gone
+        found.reasons["DRAIN"].append(f"{PREFIX}{LOST}:orphans may be left, the node object was deleted")
     for one in memory.signals.values():
         rule = rule_of(one, policy)
         if rule is not None and (one.excluded or one.flapping):

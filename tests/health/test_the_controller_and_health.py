@@ -260,6 +260,20 @@ def test_launches_that_fail_drain_the_node_and_the_job_avoids_it() -> None:
     in_lab(go)
 
 
+def test_a_job_takes_the_node_that_failed_it_where_there_is_no_other() -> None:
+    async def go(lab: Lab) -> None:
+        for name in ("n1", "n2", "n3"):
+            await said(lab, name)
+        job = await lab.submit(requeue=True)
+        await lab.settle()
+        await gone(lab, "n1")
+        await said(lab, "n1", uid="another")
+        await lab.acts.update_node(ROOT, ["n2", "n3"], {"state": "DRAIN", "reason": "away"})
+        await lab.advance(130)
+        assert lab.job(job).nodes == ("n1",) and lab.job(job).restarts == 1
+    in_lab(go)
+
+
 def test_a_job_that_loses_node_after_node_waits_longer_and_is_held() -> None:
     async def go(lab: Lab) -> None:
         for name in ("n1", "n2", "n3"):
