@@ -69,7 +69,7 @@ class Attached:
 
     async def _read(self) -> None:
         while (frame := await self._client.frame()) is not None:
-            if frame[0] == b"i" and frame[1]:          # its end is not the tasks' end of input
+            if frame[0] == b"i":              # its end is the tasks' end of input, too
                 self._step.feed(frame[1], self._call.input_task)
 
 

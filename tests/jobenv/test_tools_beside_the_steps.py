@@ -63,6 +63,18 @@ def test_somebody_watches_a_running_step(local_site: Site) -> None:
     assert gone.returncode == 1 and gone.stderr.startswith("sattach: error: Could not get job step info: ")
 
 
+def test_tasks_read_what_somebody_attached_writes(local_site: Site) -> None:
+    script(local_site, "sleep 60 | srun -n2 -l cat\n")
+    job = local_site.submit("-N2", "-n2", "-o", "out", "script")
+    while not local_site.ok("squeue", "-h", "-s", "-j", str(job), "-o", "%i").count(f"{job}.0"):
+        time.sleep(0.05)
+    said = local_site.ok("sattach", "-l", f"{job}.0", stdin="for all\n")
+    assert sorted(said.splitlines()) == ["0: for all", "1: for all"]      # and its end was the end of their input
+    rows = local_site.ok("sacct", "-n", "-P", "-j", str(job), "-o", "JobID,State").splitlines()
+    assert f"{job}.0|COMPLETED" in rows
+    local_site.ok("scancel", str(job))
+
+
 def test_steps_come_and_go_from_outside(local_site: Site) -> None:
     job = local_site.submit("-N2", "-n2", "-o", "out", "--wrap", "srun sleep 60")
     local_site.wait_for(job, "RUNNING")
