@@ -66,7 +66,8 @@ def up(state: StateOption = None,
     conf = slurm_conf or settings.slurm_conf
     options = Options(
         state=_state(state or settings.state), slurm_conf=conf.absolute() if conf else None, engine=chosen,
-        database=settings.database, socket=settings.socket, log=settings.log, clock_epoch=clock,
+        database=settings.database or os.environ.get("SLURMBRIDGE_DATABASE"), socket=settings.socket,
+        log=settings.log, clock_epoch=clock,
         config=Path(config).absolute() if config else None)
     try:
         if foreground:

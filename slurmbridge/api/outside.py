@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import os
@@ -16,11 +17,12 @@ from slurmbridge.api.callers import Callers, Tokens
 from slurmbridge.api.https import HttpsListener
 from slurmbridge.api.server import CommandServer
 from slurmbridge.controller.config import Config
-from slurmbridge.controller.config_https import host_and_port
+from slurmbridge.controller.config_https import LeaderSettings, host_and_port
 from slurmbridge.controller.service import Controller
 from slurmbridge.slurm.errors import SlurmError
 
 log = logging.getLogger(__name__)
+OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 ACCOUNTS_KEY = "accounts_file"
 """Which content of the accounts' file was loaded last."""
 
@@ -48,10 +50,17 @@ class Outside:
         settings = self._config.leader
         if settings is not None:
             from slurmbridge.cluster.kubernetes.lease import Lease
-            self.lease = Lease(self._client(), self._config.kubernetes.namespace, settings.lease,
+            self.condition.stands_by = True
+            self.lease = Lease(self._client(), self._leader_namespace(settings), settings.lease,
                                f"{socket.gethostname()}_{os.getpid()}", settings.duration_s)
             await self.lease.acquire()
+            self.condition.stands_by = False
         self.condition.is_leader = True
+
+    def _leader_namespace(self, settings: LeaderSettings) -> str:
+        with contextlib.suppress(OSError):
+            return settings.namespace or OWN_NAMESPACE.read_text("ascii").strip()
+        return self._config.kubernetes.namespace
 
     async def way_here(self) -> tuple[str, str]:
         """(address, authority as PEM) by which jobs in pods reach this controller; "" for none. Raises CertificateError
@@ -75,6 +84,11 @@ class Outside:
             self._tasks.append(asyncio.get_running_loop().create_task(self._watch(controller, now).run()))
         if self.lease is not None:
             self._tasks.append(asyncio.get_running_loop().create_task(self._follow_lease(controller)))
+            settings, address = config.leader, os.environ.get("SLURMBRIDGE_POD_IP", "")
+            if settings is not None and settings.service and address and config.https is not None:
+                from slurmbridge.cluster.kubernetes.lease import publish
+                await publish(self._client(), self._leader_namespace(settings), settings.service, address,
+                              host_and_port(config.https.listen)[1])
         self.condition.stale_s = world.engine.stale_s
         self.condition.trouble = lambda: controller.journal.trouble
         self.condition.connections = lambda: len(server.connections)

@@ -1,7 +1,7 @@
 """/livez, /readyz and /metrics in plain HTTP: for the kubelet and Prometheus, on a port that no user needs.
 
-Alive is who answers. Ready is who may be sent commands: its view of the cluster is current, its ledger can be written.
-One that is not ready is not ended for it: a new one would have to wait for the same API server.
+Alive is who answers. Ready is who can do its part: its view of the cluster is current and its ledger can be written, or
+it stands by for another. One that is not ready is not ended for it: a new one would wait for the same API server.
 """
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ class Condition:
     trouble: Callable[[], str] = lambda: ""
     connections: Callable[[], int] = lambda: 0
     is_leader: bool = False
+    stands_by: bool = False                   # for a lease that another controller holds
     refused: dict[str, str] = field(default_factory=dict)     # file of the configuration -> why it is not used
 
     def why_not_ready(self) -> str:
         """"" when it is."""
         if self.views() is None:
-            return "starting" if self.is_leader else "standing by: another controller leads"
+            return "" if self.stands_by else "starting"
         if self.trouble():
             return self.trouble()
         stale_s = self.stale_s()
@@ -54,7 +55,7 @@ def metrics(condition: Condition) -> str:
     gauge("info", "Version of the controller.", {f'version="{__version__}"': 1})
     gauge("leader", "Whether this process decides.", {"": float(condition.is_leader)})
     gauge("ready", "Whether commands are served and the view of the cluster is current.",
-          {"": float(not condition.why_not_ready())})
+          {"": float(condition.is_leader and not condition.why_not_ready())})
     gauge("watch_stale_seconds", "Since when the cluster has not been seen.", {"": condition.stale_s()})
     gauge("ledger_trouble", "Whether the ledger cannot be written.", {"": float(bool(condition.trouble()))})
     gauge("connections", "Commands that are being served.", {"": float(condition.connections())})

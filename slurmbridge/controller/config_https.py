@@ -89,11 +89,16 @@ class IdentitySettings(BaseModel):
 
 
 class LeaderSettings(BaseModel):
-    """Several controllers of one PostgreSQL ledger: who holds the Lease of this name works, the others stand by."""
+    """Several controllers of one PostgreSQL ledger: who holds the Lease of this name works, the others stand by.
+    ``service``: one without a selector, whose EndpointSlice ``NAME-leader`` the leader writes (its own address is
+    ``$SLURMBRIDGE_POD_IP``)."""
 
     model_config = _STRICT
     lease: str = "slurmbridge"
     duration_s: float = Field(default=15.0, ge=1)
+    namespace: str | None = Field(default=None, description="of lease and service; default: where this pod runs")
+    service: str = ""
+    port: int = 6817
 
 
 class ProbeSettings(BaseModel):

@@ -25,6 +25,7 @@ TOOLS = {
     "coredns": "github.com/coredns/coredns@v1.14.0",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok@v0.7.0",
 }
+HELM = "helm.sh/helm/v3/cmd/helm@v3.19.5"
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl")
 PROGRAMS = ("runc", "ip", "iptables", "nft", "nsenter", "openssl", "busybox")
 GO_AT_LEAST = (1, 26)
@@ -64,6 +65,10 @@ def is_built() -> bool:
     return all((binaries() / name).exists() for name in COMPONENTS) and all((tools() / name).exists() for name in TOOLS)
 
 
+def why_no_helm() -> str:
+    return "" if (tools() / "helm").exists() else "helm (tests/setup_cluster.sh builds it)"
+
+
 def go_version() -> tuple[int, ...]:
     """(0,) without Go."""
     try:
@@ -78,13 +83,13 @@ def build() -> None:
     cache().mkdir(parents=True, exist_ok=True)
     with open(cache() / "build.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if is_built():
+        if is_built() and not why_no_helm():
             return
         env = {**os.environ, "CGO_ENABLED": "0", "GOBIN": str(tools()), "GOFLAGS": "-buildvcs=false -trimpath"}
         tools().mkdir(exist_ok=True)
         if not (binaries() / COMPONENTS[-1]).exists():
             _kubernetes(env)
-        for name, package in TOOLS.items():
+        for name, package in (TOOLS | {"helm": HELM}).items():
             if not (tools() / name).exists():
                 subprocess.run(["go", "install", "-ldflags", "-s -w", package], env=env, check=True, cwd="/")
 
@@ -122,7 +127,7 @@ def _module_file(source: Path, env: dict[str, str]) -> str:
 
 
 def main() -> int:
-    if is_built():
+    if is_built() and not why_no_helm():
         return 0
     if go_version() < GO_AT_LEAST:
         print(f"Go {GO_AT_LEAST[0]}.{GO_AT_LEAST[1]} is not here: the tests on a real Kubernetes use "

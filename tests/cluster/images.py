@@ -4,9 +4,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -81,3 +85,91 @@ def runtime_image(folder: Path) -> Path:
     path = folder / "runtime.tar"
     write_image(path, RUNTIME, layer_of(tree), {"Cmd": ["/lib/ld.so"]})
     return path
+
+
+CONTROLLER = "localhost/slurmbridge:test"
+_PACKAGES = """
+    numpy numpy.libs sqlalchemy alembic mako markupsafe pydantic pydantic_core annotated_types
+    typing_inspection typing_extensions.py yaml _yaml typer click rich shellingham markdown_it
+    mdurl pygments kubernetes certifi urllib3 six.py dateutil websocket requests
+    charset_normalizer idna requests_oauthlib oauthlib durationpy aiohttp aiohappyeyeballs aiosignal attr
+    attrs frozenlist multidict propcache yarl msgspec greenlet psycopg psycopg_binary
+    psycopg_binary.libs google annotated_doc""".split()
+"""What of the checkout's site-packages a controller imports; names that are not there are of other versions."""
+_UNUSED = shutil.ignore_patterns("test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3",
+                                 "config-3*", "site-packages", "*.a", "__pycache__")
+
+
+def controller_image(folder: Path) -> Path:
+    """What the Containerfile's controller image has, by hand: this Python with its libraries, the packages that the
+    controller needs, this checkout, and busybox for a system."""
+    root, tree = Path(__file__).resolve().parents[2], folder / "controller"
+    shutil.rmtree(tree, ignore_errors=True)
+    library, packages = Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib"))
+    version = library.name
+    site = tree / "usr/local/lib" / version / "site-packages"
+    shutil.copytree(library, tree / "usr/local/lib" / version, ignore=_UNUSED, symlinks=True)
+    site.mkdir()
+    for name in _PACKAGES:
+        if (packages / name).is_dir():
+            shutil.copytree(packages / name, site / name, ignore=shutil.ignore_patterns("tests", "*.a"))
+        elif (packages / name).exists():
+            shutil.copy(packages / name, site / name)
+    source = tree / "opt/slurmbridge"
+    for part in ("slurmbridge", "schedulers"):
+        shutil.copytree(root / part, source / part, ignore=shutil.ignore_patterns("__pycache__"))
+    (site / "slurmbridge.pth").write_text("/opt/slurmbridge\n/opt/slurmbridge/schedulers\n")
+    _entry_points(root, site)
+    binaries = tree / "usr/local/bin"
+    binaries.mkdir(parents=True)
+    shutil.copy(Path(getattr(sys, "_base_executable", sys.executable)).resolve(), binaries / "python3")
+    (binaries / "slurmbridge").write_text("#!/usr/local/bin/python3\nfrom slurmbridge.admin import main\nmain()\n")
+    (binaries / "slurmbridge").chmod(0o755)
+    subprocess.run([sys.executable, str(root / "images" / "commands.py"), str(source / "bin")], check=True)
+    for command in (source / "bin").iterdir():
+        (binaries / command.name).symlink_to(f"/opt/slurmbridge/bin/{command.name}")
+    _system(tree)
+    _libraries(tree)
+    path = folder / "controller.tar"
+    write_image(path, CONTROLLER, layer_of(tree), {
+        "Entrypoint": ["/usr/local/bin/slurmbridge", "up", "--foreground"],
+        "Env": ["PATH=/usr/local/bin:/bin", "PYTHONDONTWRITEBYTECODE=1"]})
+    shutil.rmtree(tree)
+    return path
+
+
+def _entry_points(root: Path, site: Path) -> None:
+    """How the scheduler plugins are found, as pip would write it."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    info = site / f"slurmbridge-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: slurmbridge\nVersion: {project['version']}\n")
+    (info / "entry_points.txt").write_text("".join(
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+        for group, entries in project["entry-points"].items()))
+
+
+def _system(tree: Path) -> None:
+    for name, mode in (("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777), ("root", 0o700), ("var/lib", 0o755)):
+        (tree / name).mkdir(parents=True, exist_ok=True)
+        (tree / name).chmod(mode)
+    shutil.copy("/bin/busybox", tree / "bin" / "busybox")
+    (tree / "bin" / "busybox").chmod(0o4755)               # su
+    for applet in subprocess.run(["/bin/busybox", "--list"], capture_output=True, text=True, check=True).stdout.split():
+        if applet != "busybox":
+            (tree / "bin" / applet).symlink_to("busybox")
+    (tree / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    (tree / "etc" / "group").write_text("root:x:0:\n")
+
+
+def _libraries(tree: Path) -> None:
+    """Shared objects of everything that is there, where the loader looks by itself."""
+    programs = [path for path in tree.rglob("*") if path.is_file() and not path.is_symlink() and (
+        ".so" in path.name or path.name == "python3")]
+    listed = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True).stdout
+    for found in sorted(set(re.findall(r"(/\S+) \(0x", listed))):
+        standard = found.startswith(("/lib", "/usr/lib"))
+        place = tree / (found.lstrip("/") if standard else f"usr/lib/{Path(found).name}")
+        if not found.startswith(str(tree)) and not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(found, place)

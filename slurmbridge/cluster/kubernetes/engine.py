@@ -22,6 +22,7 @@ from slurmbridge.cluster.kubernetes.api import MERGE_PATCH, Api, ApiError
 from slurmbridge.cluster.kubernetes.budget import PRESETS, Budget
 from slurmbridge.cluster.kubernetes.credentials import Credentials
 from slurmbridge.cluster.kubernetes.ends import is_over
+from slurmbridge.cluster.kubernetes.fences import Fences
 from slurmbridge.cluster.kubernetes.foreign import ForeignPods, use_of
 from slurmbridge.cluster.kubernetes.gang import Gang
 from slurmbridge.cluster.kubernetes.objects import Event as ClusterEvent
@@ -77,6 +78,7 @@ class KubernetesEngine:
         settings = self.settings
         self.api = Api(Credentials(settings), on_pause=self.budget.slow_down)
         self.binder: Binder = load_binder(settings.scheduler, self.api, settings.namespace)
+        self.fences = Fences(self.api, settings.namespace) if settings.user_network_policies else None
         await self._make_room()
         can_mount = settings.runtime_delivery == "auto" and await can_mount_images(self.api, settings)
         self.site = orders.base_site(settings, self._cluster, self.binder.scheduler_name, self._kill_wait_s,

@@ -21,6 +21,7 @@ import msgspec
 from slurmbridge.cluster.kubernetes import ends
 from slurmbridge.cluster.kubernetes.api import MERGE_PATCH, ApiError
 from slurmbridge.cluster.kubernetes.ends import End
+from slurmbridge.cluster.kubernetes.fences import UID_LABEL
 from slurmbridge.cluster.kubernetes.objects import Job, Pod
 from slurmbridge.cluster.kubernetes.orders import hosts
 from slurmbridge.cluster.kubernetes.plugin import BindError, PodPlace
@@ -165,6 +166,11 @@ class Gang:
         """Objects, pods, bindings, addresses: each step is left out where it has been taken already."""
         engine, times, count = self.engine, self.engine.settings.timeouts, len(self.nodes)
         if self.objects is not None:
+            if engine.fences is not None:
+                try:
+                    await engine.fences.around(int(self.objects[0]["metadata"]["labels"][UID_LABEL]))
+                except ApiError as error:
+                    raise Failed(End("Refused", "", f"its user's NetworkPolicy: {error}")) from None
             await engine.budget.take(2 + count)
             if self.ended_by is not None:
                 raise Ended

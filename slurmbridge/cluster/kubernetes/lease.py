@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from slurmbridge.cluster.kubernetes.api import Api, ApiError
+from slurmbridge.translate.manifest import DOMAIN
 
 log = logging.getLogger(__name__)
 RETRY_S = 2.0
@@ -119,3 +120,30 @@ class Lease:
                 await self._api.once("PUT", f"{self._path}/{self._name}", self._body(found, ""), timeout_s=2.0)
         except ApiError as error:
             log.warning("lease %s is not given back: %s", self._name, error)
+
+
+async def publish(api: Api, namespace: str, service: str, address: str, port: int) -> None:
+    """The Service leads to ``address`` from now on: its one EndpointSlice is the leader's. Raises ApiError."""
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+    body: dict[str, Any] = {
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "ports": [{"name": "https", "port": port}],
+        "addressType": "IPv6" if ":" in address else "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "metadata": {"name": f"{service}-leader", "labels": {
+            "kubernetes.io/service-name": service, "endpointslice.kubernetes.io/managed-by": DOMAIN}}}
+    while True:
+        try:
+            await api.request("POST", path, body)
+            return
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        found = json.loads(await api.request("GET", f"{path}/{service}-leader"))
+        body["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+        try:
+            await api.request("PUT", f"{path}/{service}-leader", body)
+            return
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+            del body["metadata"]["resourceVersion"]

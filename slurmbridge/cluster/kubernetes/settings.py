@@ -92,6 +92,7 @@ class KubernetesSettings(BaseModel):
     writes_per_s: float | None = Field(default=None, gt=0)
     timeouts: Timeouts = Timeouts()
     shm_mb: int | None = None
+    user_network_policies: bool = Field(default=False, description="one for each user: their jobs reach each other")
     mount_roots: tuple[str, ...] = Field(default=(), description="host folders that --container-mounts may name")
     defaults: Patch = Patch()
     partitions: dict[str, Patch] = Field(default_factory=dict)
