@@ -1,6 +1,7 @@
 # make install   .venv with every command in .venv/bin
 # make test      everything the tests need, then tests, lint, types and import rules
 # make demo      a controller, some jobs, and what the commands say about them; stops all it started
+# make demo-kubernetes   the same on a real Kubernetes of three nodes, by the Helm chart (root, Go; builds once)
 # make lint      ruff, mypy, import rules
 # make bench     benchmarks, beside a real Slurm where there is one (LAB=folder with the lab script)
 
@@ -11,7 +12,7 @@ SOURCES := slurmbridge schedulers images tests benchmarks
 # the newest Python from 3.11 on; PYTHON=... chooses another
 PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if $(shell $(p) -c 'import sys; print(1) if sys.version_info >= (3, 11) else 0' 2>/dev/null),$(p))))
 
-.PHONY: install test lint demo bench clean
+.PHONY: install test lint demo demo-kubernetes bench clean
 
 install: $(VENV)/.installed
 	@$(BIN)/python -m slurmbridge.client.install $(BIN)
@@ -40,6 +41,9 @@ lint: $(VENV)/.tested
 
 demo: install
 	@examples/demo.sh
+
+demo-kubernetes: $(VENV)/.tested
+	@examples/demo_kubernetes.sh
 
 bench: install
 	$(BIN)/python benchmarks/side_by_side.py $(if $(LAB),--lab $(LAB))

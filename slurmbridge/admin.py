@@ -208,6 +208,14 @@ def _say_unwritten(folder: Path) -> None:
 
 
 @app.command()
+def logs(job: Annotated[str, typer.Argument(help="Its number, or ARRAY_TASK.")],
+         follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the script ends.")] = False,
+         state: StateOption = None) -> None:
+    """What a batch script wrote whose output folder no volume has: from its pod, or as it was kept."""
+    raise typer.Exit(_call(state, "logs", job, "follow" if follow else "all"))
+
+
+@app.command()
 def relay(socket: Annotated[Path, typer.Option("--socket", help="Where users' commands connect.")],
           url: Annotated[str, typer.Option("--url", help="The controller: https://HOST[:PORT].")],
           token: Annotated[Path, typer.Option("--token", help="File with the relay's own token.")],

@@ -46,8 +46,8 @@ def parse_usage(text: str) -> list[tuple[str, str, float]]:
 
 
 async def run(argv: Sequence[str], env: Mapping[str, str], session: ClientSession) -> Reply:
-    """``status``, ``shutdown``, ``import-usage FILE``, ``import-KIND FILE [FILE]``, ``health-VERB …`` or ``report-usage
-    …``."""
+    """``status``, ``shutdown``, ``logs JOB follow|all``, ``import-usage FILE``, ``import-KIND FILE [FILE]``,
+    ``health-VERB …`` or ``report-usage …``."""
     what = argv[0] if argv else ""
     if what == "status":
         return Reply(stdout=status_text(session))
@@ -72,11 +72,27 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: ClientSessio
             return Reply(stdout=await session.acts.health(session.identity, verb, argv[1:]))
         except SlurmError as error:
             return Reply(stderr=f"slurmbridge: {error}\n", exit_code=1)
+    if what == "logs" and len(argv) == 3:
+        return await _logs(argv[1], argv[2] == "follow", session)
     if what == "report-usage" and len(argv) == 7:
         return await _report_usage(argv[1:], env, session)
     if what.removeprefix("import-") in IMPORTS and len(argv) in (2, 3):
         return await _import(what.removeprefix("import-"), argv[1:], env, session)
     return Reply(stderr=f"slurmbridge: unknown request {what!r}\n", exit_code=1)
+
+
+async def _logs(job: str, follow: bool, session: ClientSession) -> Reply:
+    try:
+        async for piece in await session.acts.output(session.identity, job, follow=follow):
+            await session.write_stdout(piece.decode("utf-8", "surrogateescape"))
+    except (SlurmError, LookupError) as error:
+        return Reply(stderr=f"slurmbridge: job {job}: {error.args[0] if type(error) is LookupError else error}\n",
+                     exit_code=1)
+    except ConnectionError:
+        raise
+    except OSError as error:
+        return Reply(stderr=f"slurmbridge: job {job}: {error.strerror}\n", exit_code=1)
+    return Reply()
 
 
 async def _report_usage(words: Sequence[str], env: Mapping[str, str], session: ClientSession) -> Reply:

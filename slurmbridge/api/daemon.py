@@ -145,7 +145,7 @@ async def _kubernetes(options: Options, conf: SlurmConf, clock: Callable[[], flo
     try:
         settings = load_config(options).kubernetes
         engine = KubernetesEngine(settings, conf.cluster_name, kill_wait_s=conf.kill_wait_s, clock=clock,
-                                  controller_url=url, controller_ca=ca)
+                                  controller_url=url, controller_ca=ca, state=options.state)
         await engine.open()
     except (CredentialError, LookupError) as error:
         raise StartError(str(error)) from None

@@ -7,10 +7,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import signal as signals
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from slurmbridge.controller import access, holds, queueing
+from slurmbridge.controller import access, holds, outputs, queueing
 from slurmbridge.controller.job_update import JobUpdate
 from slurmbridge.controller.journal import NotDurable
 from slurmbridge.controller.life import Cause, JobLife
@@ -99,15 +99,13 @@ class ControllerActs(JobTalks):
         now = self._world.now()
         job.state, job.reason = states.FAILED, "BadConstraints"
         job.start_s = job.end_s = job.eligible_s = now
-        job.exit_status = 1 << 8
-        job.priority = 0
+        job.exit_status, job.priority = 1 << 8, 0
         self._world.jobs.refile(job)
         self._service.timers.arm(job)
         self._world.journal.job(job)
 
     async def will_run(self, caller: Identity, invocation: Invocation, request: JobRequest) -> WillRun:
-        records = self._submission.create(caller, invocation, [request], test_only=True)
-        return queueing.will_run(self._world, records[0])
+        return queueing.will_run(self._world, self._submission.create(caller, invocation, [request], test_only=True)[0])
 
     # --- signals
     async def signal(self, caller: Identity, job_id: int, *, task_ids: Sequence[int] | None = None,
@@ -399,11 +397,13 @@ class ControllerActs(JobTalks):
 
     async def step_address(self, caller: Identity, job_id: int) -> tuple[str, str]:
         job = self._running_job(caller, job_id)
-        address = await self._world.engine.step_address(self._world.run_of(job))
-        return address, job.credential
+        return await self._world.engine.step_address(self._world.run_of(job)), job.credential
 
     async def look_at_steps(self, caller: Identity, job_id: int) -> Mapping[str, Mapping[str, Any]]:
         return await self._world.engine.look(self._world.run_of(self._running_job(caller, job_id)))
+
+    async def output(self, caller: Identity, job: str, *, follow: bool = False) -> AsyncIterator[bytes]:
+        return await outputs.output(self._world, self._service.views, caller, job, follow)
 
     # --- the controller
     async def set_conf(self, caller: Identity, key: str, value: str) -> None:

@@ -45,11 +45,10 @@ def open_files(order: RunOrder, log_fd: int | None = None) -> BatchFiles:
     ``log_fd`` takes output whose folder does not exist here.
     """
     request = order.request
-    default = "slurm-%A_%a.out" if order.array_task_id is not None else "slurm-%j.out"
     append = request.open_mode == "append" or (
         request.open_mode is None and order.settings.get("JobFileAppend", "0") == "1")
     flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | (0 if append else os.O_TRUNC)
-    out_name = file_name(request.std_out or default, order)
+    out_name = output_name(order)
     err_name = file_name(request.std_err, order) if request.std_err else out_name
     in_name = file_name(request.std_in, order) if request.std_in else "/dev/null"
     opened: list[int] = []
@@ -65,6 +64,17 @@ def open_files(order: RunOrder, log_fd: int | None = None) -> BatchFiles:
     finally:
         os.umask(old_umask)
     return BatchFiles(*opened)
+
+
+def output_name(order: RunOrder) -> str:
+    """Where the script's standard output goes."""
+    default = "slurm-%A_%a.out" if order.array_task_id is not None else "slurm-%j.out"
+    return file_name(order.request.std_out or default, order)
+
+
+def goes_to_log(order: RunOrder, log_fd: int | None) -> bool:
+    """Whether the script's output goes to ``log_fd`` for want of its folder."""
+    return log_fd is not None and not os.path.isdir(os.path.dirname(output_name(order)))
 
 
 def _open_output(name: str, flags: int, log_fd: int | None) -> int:

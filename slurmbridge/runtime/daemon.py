@@ -174,6 +174,8 @@ class StepDaemon:
         except batch.CannotOpen as error:
             self._tell("note", text=f"Could not open {error.filename}: {error.strerror}")
             return batch.IO_FAILURE_STATUS, {}
+        if batch.goes_to_log(self.order, self.log_fd):
+            self._tell("note", in_log=True)
         self.batch_stderr = files.stderr_fd
         try:
             login = None

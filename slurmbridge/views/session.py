@@ -5,7 +5,7 @@ state returns after it is durable. Acts raise ``slurmbridge.slurm.errors.SlurmEr
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -195,6 +195,9 @@ class Acts(Protocol):
         ...
     async def set_conf(self, caller: Identity, key: str, value: str) -> None:
         """A value of slurm.conf that scontrol changes until the file is read again."""
+        ...
+    async def output(self, caller: Identity, job: str, *, follow: bool = False) -> AsyncIterator[bytes]:
+        """What a batch script wrote, where no volume took it. Raises LookupError (not here) or OSError too."""
         ...
     async def reconfigure(self, caller: Identity) -> None: ...
     async def shutdown(self, caller: Identity) -> None: ...

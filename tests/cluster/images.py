@@ -103,7 +103,9 @@ _UNUSED = shutil.ignore_patterns("test", "tests", "idlelib", "tkinter", "turtled
 def controller_image(folder: Path) -> Path:
     """What the Containerfile's controller image has, by hand: this Python with its libraries, the packages that the
     controller needs, this checkout, and busybox for a system."""
-    root, tree = Path(__file__).resolve().parents[2], folder / "controller"
+    root, tree, path = Path(__file__).resolve().parents[2], folder / "controller", folder / "controller.tar"
+    if path.exists():
+        return path
     shutil.rmtree(tree, ignore_errors=True)
     library, packages = Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib"))
     version = library.name
@@ -130,7 +132,6 @@ def controller_image(folder: Path) -> Path:
         (binaries / command.name).symlink_to(f"/opt/slurmbridge/bin/{command.name}")
     _system(tree)
     _libraries(tree)
-    path = folder / "controller.tar"
     write_image(path, CONTROLLER, layer_of(tree), {
         "Entrypoint": ["/usr/local/bin/slurmbridge", "up", "--foreground"],
         "Env": ["PATH=/usr/local/bin:/bin", "PYTHONDONTWRITEBYTECODE=1"]})
@@ -165,7 +166,7 @@ def _system(tree: Path) -> None:
 def _libraries(tree: Path) -> None:
     """Shared objects of everything that is there, where the loader looks by itself."""
     programs = [path for path in tree.rglob("*") if path.is_file() and not path.is_symlink() and (
-        ".so" in path.name or path.name == "python3")]
+        ".so" in path.name or path.name in ("python3", "bash"))]
     listed = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True).stdout
     for found in sorted(set(re.findall(r"(/\S+) \(0x", listed))):
         standard = found.startswith(("/lib", "/usr/lib"))
@@ -173,3 +174,18 @@ def _libraries(tree: Path) -> None:
         if not found.startswith(str(tree)) and not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(found, place)
+
+
+BASH = "localhost/bash:1"
+
+
+def bash_image(folder: Path) -> Path:
+    """Busybox, and the bash that batch scripts usually begin with."""
+    tree = folder / "bash"
+    shutil.rmtree(tree, ignore_errors=True)
+    _system(tree)
+    shutil.copy("/bin/bash", tree / "bin" / "bash")
+    _libraries(tree)
+    path = folder / "bash.tar"
+    write_image(path, BASH, layer_of(tree), {"Cmd": ["/bin/bash"], "Env": ["PATH=/bin"]})
+    return path

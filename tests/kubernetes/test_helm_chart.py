@@ -148,6 +148,14 @@ def test_a_job_from_the_login_pod(release: Release) -> None:
     assert f"{job}|COMPLETED|mine" in release.login("sacct", "-P", "-X", "-o", "jobid,state,comment", user="alice")
 
 
+def test_output_without_a_volume_is_its_owners(release: Release) -> None:
+    job = int(release.login("sbatch", "--parsable", "--mem=64", "-D", "/nowhere", "--wrap", "'echo hello'", user="alice"))
+    release.wait_for(job, "COMPLETED")
+    assert release.login("slurmbridge", "logs", str(job), user="alice") == "hello\n"
+    with pytest.raises(AssertionError, match="Access/permission denied"):
+        release.login("slurmbridge", "logs", str(job), user="bob")
+
+
 def test_helm_test(release: Release) -> None:
     assert "Phase:          Succeeded" in release.helm("test", "hpc", "-n", release.namespace, "--timeout", "120s")
 
@@ -209,7 +217,7 @@ def rules(release: Release, account: str, namespace: str) -> set[tuple[str, str,
     found = set()
     for one in ("", account):
         who = [f"--as=system:serviceaccount:{release.namespace}:{one}"] if one else ["--as=nobody"]
-        answer = release.access.kubectl("create", *who, "-o", "json", "-f", "-", stdin=json.dumps({
+        answer = release.access.kubectl("create", *who, "--validate=false", "-o", "json", "-f", "-", stdin=json.dumps({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
             "spec": {"namespace": namespace}}))
         mine = {(verb, f"{group}/{resource}".lstrip("/"), ",".join(rule.get("resourceNames") or ()))

@@ -85,3 +85,17 @@ def test_nothing_is_left_of_ended_jobs(kube) -> None:  # type: ignore[no-untyped
 def test_the_step_daemon_ends_a_job_at_its_limit(kube, limited: int) -> None:  # type: ignore[no-untyped-def]
     kube.wait_for(limited, "TIMEOUT", timeout_s=100)
     assert "DUE TO TIME LIMIT" in output(kube, limited)
+
+
+def test_logs_of_a_job_without_a_volume_also_after_its_pod_is_gone(kube) -> None:  # type: ignore[no-untyped-def]
+    job = kube.submit("--mem=64", "-D", "/nowhere", kube.script("echo first; sleep 4; echo last"), cwd="/")
+    kube.wait_for(job, "RUNNING")
+    assert kube.ok("slurmbridge", "logs", "-f", str(job)) == "first\nlast\n"
+    kube.wait_for(job, "COMPLETED")
+    kube.access.kubectl("-n", kube.namespace, "wait", "--for=delete", f"job/slurm-{job}", "--timeout=60s")
+    assert kube.ok("slurmbridge", "logs", str(job)) == "first\nlast\n"
+    with_file = kube.submit("--mem=64", kube.script("true"))
+    kube.wait_for(with_file, "COMPLETED")
+    kube.access.kubectl("-n", kube.namespace, "wait", "--for=delete", f"job/slurm-{with_file}", "--timeout=60s")
+    done = kube.run("slurmbridge", "logs", str(with_file))
+    assert (done.returncode, done.stderr) == (1, f"slurmbridge: job {with_file}: there is no output of it here\n")

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from slurmbridge.cluster.kubernetes.ends import is_over
 from slurmbridge.cluster.kubernetes.fences import Fences
 from slurmbridge.cluster.kubernetes.foreign import ForeignPods, use_of
 from slurmbridge.cluster.kubernetes.gang import Gang
+from slurmbridge.cluster.kubernetes.logs import Logs
 from slurmbridge.cluster.kubernetes.objects import Event as ClusterEvent
 from slurmbridge.cluster.kubernetes.objects import Job, ListOf, Node, Pod
 from slurmbridge.cluster.kubernetes.plugin import Binder, load_binder
@@ -50,10 +52,13 @@ class KubernetesEngine:
     suspended_frees_cores = False     # its pods keep their requests
 
     def __init__(self, settings: KubernetesSettings, cluster_name: str, *, kill_wait_s: int = 30,
-                 clock: Callable[[], float] = time.time, controller_url: str = "", controller_ca: str = "") -> None:
-        """``controller_url``, ``controller_ca`` (PEM): how commands inside jobs reach the controller by HTTPS."""
+                 clock: Callable[[], float] = time.time, controller_url: str = "", controller_ca: str = "",
+                 state: Path | None = None) -> None:
+        """``controller_url``, ``controller_ca`` (PEM): how commands inside jobs reach the controller by HTTPS.
+        ``state``: the controller's folder, where output without a file of its own is kept."""
         self.settings = settings
         self.controller_url, self.controller_ca = controller_url, controller_ca
+        self._state = state
         self._cluster = cluster_name if manifest.is_label_value(cluster_name) else "slurmbridge"
         self._kill_wait_s = kill_wait_s
         self._now = clock
@@ -78,6 +83,7 @@ class KubernetesEngine:
         settings = self.settings
         self.api = Api(Credentials(settings), on_pause=self.budget.slow_down)
         self.binder: Binder = load_binder(settings.scheduler, self.api, settings.namespace)
+        self.logs = Logs(self.api, settings.namespace, self._state / "logs" if self._state else None)
         self.fences = Fences(self.api, settings.namespace) if settings.user_network_policies else None
         await self._make_room()
         can_mount = settings.runtime_delivery == "auto" and await can_mount_images(self.api, settings)
@@ -303,7 +309,19 @@ class KubernetesEngine:
         if gang.is_over and sequence >= gang.sequence:
             del self._gangs[run]
             if gang.job is not None:
-                self._spawn(self._delete(run, gang.job))
+                self._spawn(self._clear_away(gang, gang.job))
+
+    async def _clear_away(self, gang: Gang, job: Job) -> None:
+        pod = gang.last.get(0)
+        if gang.is_in_log and pod is not None:
+            await self.logs.keep(gang.run, pod.metadata.name)
+        await self._delete(gang.run, job)
+
+    def output(self, run: RunId, follow: bool) -> AsyncIterator[bytes]:
+        """Of the batch script, from its pod or as it was kept. Raises LookupError (it went to a file) or OSError."""
+        gang = self._gangs.get(run)
+        pod = gang.last.get(0) if gang is not None else None
+        return self.logs.read(run, pod.metadata.name if pod is not None else "", follow)
 
     async def _delete(self, run: RunId, job: Job) -> None:
         """The Job with all it owns, once its end is written down; tried until it works."""

@@ -79,6 +79,7 @@ class Gang:
     ended_by: str | None = None               # cause of a termination that came before the start
     end: End | None = None                    # why it was taken down
     is_over: bool = False                     # its end was told
+    is_in_log: bool = False                   # its script's output is in the first pod's log
     _is_down: bool = False                    # its pods are being deleted
     task: asyncio.Task[None] | None = None
     _writer: asyncio.StreamWriter | None = None
@@ -331,6 +332,7 @@ class Gang:
             self.finished, self.finished_sequence = entry, sequence
             return
         if kind in NOT_TOLD:
+            self.is_in_log = self.is_in_log or bool(entry.get("in_log"))
             return
         data = self.in_real_names({name: value for name, value in entry.items() if name != "kind"})
         if kind == "started":
