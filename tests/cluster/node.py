@@ -52,7 +52,7 @@ def kubelet_config(folder: Path, cgroup: str, dns: str, gates: dict[str, bool]) 
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"}, "oomScoreAdj": 0, "maxOpenFiles": 20000, "maxPods": 250,
         "clusterDNS": [dns], "clusterDomain": "cluster.local", "registerNode": True,
-        "podLogsDir": str(folder / "pods-log"), "nodeStatusUpdateFrequency": "2s",
+        "syncFrequency": "5s", "podLogsDir": str(folder / "pods-log"), "nodeStatusUpdateFrequency": "2s",
         "nodeLeaseDurationSeconds": 10, "serializeImagePulls": False, "registryPullQPS": 0,
         "eventRecordQPS": 0, "kubeAPIQPS": 500, "kubeAPIBurst": 1000,
         "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
