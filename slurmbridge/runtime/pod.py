@@ -80,7 +80,9 @@ class PodDaemon(StepDaemon):
         self._released = asyncio.Event()
 
     async def run(self) -> int:
-        self._gang_whole: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_say_mistake)
+        self._gang_whole: asyncio.Future[bool] = loop.create_future()
         return await super().run()
 
     async def _run_head(self) -> int:
@@ -170,6 +172,12 @@ class PodDaemon(StepDaemon):
         while (frame := await frames.read_frame(reader)) is not None:
             self._acknowledged = max(self._acknowledged, int(frames.decode_json(frame[1]).get("acknowledge", 0)))
             self._released.set()
+
+
+def _say_mistake(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Python 3.11's streams report a connection that was ended on purpose; this pod's log is the user's output."""
+    if not isinstance(context.get("exception"), asyncio.CancelledError):
+        loop.default_exception_handler(context)
 
 
 def image_environment(environ: dict[str, str]) -> dict[str, str]:

@@ -149,7 +149,7 @@ def test_a_job_from_the_login_pod(release: Release) -> None:
 
 
 def test_output_without_a_volume_is_its_owners(release: Release) -> None:
-    job = int(release.login("sbatch", "--parsable", "--mem=64", "-D", "/nowhere", "--wrap", "'echo hello'",
+    job = int(release.login("sbatch", "--parsable", "--mem=64", "-D/tmp", "-o/nowhere/x", "--wrap", "'echo hello'",
                             user="alice"))
     release.wait_for(job, "COMPLETED")
     assert release.login("slurmbridge", "logs", str(job), user="alice") == "hello\n"
