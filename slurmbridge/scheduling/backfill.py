@@ -10,24 +10,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurmbridge.scheduling import pick, reservations
-from slurmbridge.scheduling.columns import ClusterColumns
 from slurmbridge.scheduling.demand import Demand, ask, node_bounds
 from slurmbridge.scheduling.eligible import partition_reasons
-from slurmbridge.scheduling.facts import FOREVER_S, NO_USER, BoolArray, RunningJob
+from slurmbridge.scheduling.facts import FOREVER_S, BoolArray, RunningJob
 from slurmbridge.scheduling.features import Feature
 from slurmbridge.scheduling.future import Future
+from slurmbridge.scheduling.grounds import Grounds
 from slurmbridge.scheduling.hetjobs import HetJobs
 from slurmbridge.scheduling.mainpass import attracted_by, finish
 from slurmbridge.scheduling.order import order
+from slurmbridge.scheduling.planned_time import planned_limits_s
 from slurmbridge.scheduling.preempt import candidates, closed_by_suspended
 from slurmbridge.scheduling.quota import Quotas
-from slurmbridge.scheduling.shape import Shape
 from slurmbridge.scheduling.size import requested_tres
 from slurmbridge.scheduling.snapshot import BACKFILL, Expected, Plan, Snapshot, Start
 from slurmbridge.scheduling.state import NONE, RESOURCES, PassState, begin
 from slurmbridge.scheduling.timeline import Timeline, bits, mask_of
-from slurmbridge.scheduling.waits import DEADLINE, LICENSES, say_why
-from slurmbridge.scheduling.willrun import YEAR_S, Answer, Window, with_features
+from slurmbridge.scheduling.waits import LICENSES, say_why
+from slurmbridge.scheduling.willrun import Answer, Window, with_features
 
 
 def backfill_pass(snapshot: Snapshot) -> Plan:
@@ -42,13 +42,6 @@ def backfill_pass(snapshot: Snapshot) -> Plan:
 def run(state: PassState, plan: Plan) -> None:
     rows = order(state.snapshot, partition_reasons(state, min_time=True))
     _Backfill(state, plan).run([int(r) for r in rows])
-
-
-def _with_memory(columns: ClusterColumns, shape: Shape) -> BoolArray:
-    """Nodes with the memory of the job's least CPUs there, whether memory is given out or not."""
-    need_mb = shape.mem_per_cpu_mb * shape.min_cpus_per_node if shape.mem_per_cpu_mb else 0
-    enough: BoolArray = columns.mem_mb + columns.mem_spec_mb >= need_mb
-    return enough
 
 
 @dataclass(slots=True)
@@ -76,11 +69,10 @@ class _Backfill:
         self.timeline = Timeline(self.now_s // resolution_s * resolution_s, self.window_end_s,
                                  snapshot.cluster.available, resolution_s)
         self.future = Future(state)
+        self.grounds = Grounds(state, self.future)
         self.quotas = Quotas(snapshot)
         self.het: HetJobs[_Job] = HetJobs(snapshot.queue, self.now_s)
         self.planned = np.zeros(len(snapshot.cluster), dtype=np.bool_)
-        self._grounds: dict[tuple[object, ...], tuple[BoolArray, int, int]] = {}
-        self._owned: tuple[int, bool] | None = None          # starts so far, and what _any_owner said then
         self.tested = 0
         self.start_s: dict[int, int] = {}
         self.space = self.settings.bf_node_space_size or 2 * self.settings.bf_max_job_test + 1
@@ -111,7 +103,7 @@ class _Backfill:
         now_only = magnet or queue.priority[row] < state.least_priority(row) or (
             self.now_s - int(queue.submit_s[row]) < settings.bf_min_age_reserve_s) or (
             settings.bf_one_resv_per_job and job_id in self.start_s)
-        limits = self._limits_s(row)
+        limits = planned_limits_s(self.state, row)
         if limits is None:
             return True
         name = queue.partitions[queue.partition[row]]
@@ -136,25 +128,6 @@ class _Backfill:
         if word:
             state.set_limit_reason(row, word)
         return not word
-
-    def _limits_s(self, row: int) -> tuple[int, int] | None:
-        """(planned, full) time limit; None: a deadline that cannot be met."""
-        queue = self.state.snapshot.queue
-        partition = self.state.partition(row)
-        most_s = partition.max_time_s or YEAR_S
-        limit_s = int(queue.time_limit_s[row])
-        full_s = most_s if limit_s >= FOREVER_S else limit_s if partition.max_time_s is None else min(limit_s, most_s)
-        if self.settings.preempt_mode != "OFF" and self.state.never_promised(row):
-            return 60, full_s                 # it may be where others will be: they preempt it
-        least_s = int(queue.time_min_s[row])
-        deadline_s = int(queue.deadline_s[row])
-        if deadline_s:
-            left_s = (deadline_s - self.now_s) // 60 * 60
-            if left_s < (least_s or (limit_s if limit_s < FOREVER_S else 60)):
-                self.state.set_reason(row, DEADLINE)
-                return None
-            return full_s, min(full_s, left_s)
-        return (least_s, full_s) if 0 < least_s < full_s else (full_s, full_s)
 
     def _tasks(self, job: _Job) -> bool:
         """The job, or as many tasks of an array as can start or be promised nodes."""
@@ -189,19 +162,18 @@ class _Backfill:
     def _one(self, job: _Job, counted: bool) -> tuple[str, bool]:
         """Finds the earliest start: "started", "promised" or "" (neither). Second: whether the test was counted."""
         state, settings, columns = self.state, self.settings, self.state.snapshot.cluster
-        shape = job.demand.shape
         partition = state.partition(job.row)
         if not self._licensed(job):
             return "", counted
         limit_nodes, word = state.max_nodes(job.row)
-        bounds = node_bounds(shape, partition, limit_nodes)
+        bounds = node_bounds(job.demand.shape, partition, limit_nodes)
         if limit_nodes < bounds[0]:
             state.set_limit_reason(job.row, word)
         if bounds[1] < bounds[0]:
             return "", counted
         question = ask(columns, job.demand, partition, settings, bounds, state.max_switches(job.row))
         question.features = job.features
-        base, base_bits, fitting = self._ground(job)
+        base, base_bits, fitting = self.grounds.of(job.demand, job.partition, job.features)
         suspended = closed_by_suspended(state.snapshot, self._qos(job), job.partition)
         if suspended is not None:
             base = base & ~suspended
@@ -222,7 +194,8 @@ class _Backfill:
                 nodes = nodes & view.only
             if view.closed is not None:
                 nodes = nodes & ~view.closed
-            nodes, held_until_s, delayed = self._without_owners(job, nodes, bounds[0], start_s)
+            nodes, held_until_s, delayed = self.grounds.without_owners(
+                job.demand, job.partition, job.uid, nodes, bounds[0], start_s)
             if delayed:
                 later_s = held_until_s
                 if job.now_only or not later_s:
@@ -264,19 +237,6 @@ class _Backfill:
             verdict, later_s = self._settle(job, answer, usable, start_s, later_s)
             if verdict != "later":
                 return verdict, counted
-
-    def _ground(self, job: _Job) -> tuple[BoolArray, int, int]:
-        """Nodes that the job may use at some time, as mask and bits, and those of them that could ever serve it."""
-        key = (id(job.demand), job.partition, job.features)
-        found = self._grounds.get(key)
-        if found is None:
-            columns = self.state.snapshot.cluster
-            base = columns.partition_nodes[job.partition] & columns.up & job.demand.allowed
-            base &= _with_memory(columns, job.demand.shape)
-            serving, _ = pick.configured(self.state, job.demand,
-                                         base & job.demand.feature_nodes(columns, job.features)[0])
-            found = self._grounds[key] = base, bits(base), bits(serving)
-        return found
 
     def _settle(self, job: _Job, answer: Answer, usable: BoolArray, start_s: int, later_s: int) -> tuple[str, int]:
         """Starts the job or promises it the nodes; ("later", when): to be tried from then on."""
@@ -438,36 +398,3 @@ class _Backfill:
         if not enough:
             self.state.set_reason(job.row, LICENSES)
         return enough
-
-    def _without_owners(self, job: _Job, nodes: BoolArray, least: int, start_s: int) -> tuple[BoolArray, int, bool]:
-        """Leaves out nodes that other users' exclusive jobs hold at ``start_s``. Returns the nodes, the last end among
-        those left out (0: none), and whether too few remain, so that the start must wait for that end."""
-        columns, future = self.state.snapshot.cluster, self.future
-        alone = job.demand.whole_user or columns.partitions[job.partition].exclusive_user
-        if not alone and not self._any_owner():
-            return nodes, 0, False
-        ends: dict[int, int] = {}
-        for running in future.jobs:
-            if running.uid != job.uid and running.end_s > start_s and (alone or running.whole_node == "user"):
-                for share in running.shares:
-                    i = columns.index[share.node]
-                    ends[i] = max(ends.get(i, 0), running.end_s)
-        nodes = nodes.copy()
-        held_until_s = 0
-        count = int(nodes.sum())
-        for i, end_s in sorted(ends.items(), key=lambda item: -item[1]):
-            if not nodes[i]:
-                continue
-            held_until_s = end_s
-            if count <= least or (job.demand.required is not None and job.demand.required[i]):
-                return nodes, held_until_s, True
-            nodes[i] = False
-            count -= 1
-        return nodes, held_until_s, False
-
-    def _any_owner(self) -> bool:
-        """Whether any node is one user's alone, as far as the pass has started jobs."""
-        known, starts = self._owned, len(self.future.starts)
-        if known is None or known[0] != starts:
-            known = self._owned = starts, bool((self.state.use.owner != NO_USER).any())
-        return known[1]
