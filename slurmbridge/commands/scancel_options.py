@@ -131,7 +131,9 @@ def parse(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Opti
     try:
         for key, value in parse_options(NAME, argv, OPTIONS, operands=operands):
             _take(options, key, value or "", session)
-        if options.clusters is not None:
+            if key == "M":                    # asked for as soon as it is read
+                options.notes += check_clusters(NAME, value or "", session.views.conf.cluster_name)
+        if "SLURM_CLUSTERS" in env and options.clusters == env["SLURM_CLUSTERS"]:
             options.notes += check_clusters(NAME, options.clusters, session.views.conf.cluster_name)
     except Stop as stop:                      # the environment was complained about first
         if stop.reply.stderr.startswith(options.notes):
