@@ -39,7 +39,7 @@ def run_order(order: LaunchOrder, nodes: dict[str, NodeRecord], controller_url: 
 
 
 def _shape(node: NodeRecord | None) -> dict[str, Any]:
-    return {} if node is None else {"features": node.features, "threads_per_core": node.threads_per_core,
+    return {} if node is None else {"features": node.usable_features, "threads_per_core": node.threads_per_core,
                                     "node_cpus": node.cpus,
                                     "cores_per_socket": node.cores_per_socket if node.sockets > 1 else 0}
 

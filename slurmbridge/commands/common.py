@@ -204,6 +204,19 @@ def _has_entry(uid: int) -> bool:
     return True
 
 
+class TimeTexts:
+    """The caller's way to write times; ``warning`` is what Slurm says when it writes the first one in a bad
+    SLURM_TIME_FORMAT ("" before, or for a good one)."""
+
+    def __init__(self, name: str, env: Mapping[str, str], now_s: float) -> None:
+        self._text, self._warning = time_texts(name, env, now_s)
+        self.warning = ""
+
+    def __call__(self, value: float) -> str:
+        self.warning = self._warning
+        return self._text(value)
+
+
 def time_texts(name: str, env: Mapping[str, str], now_s: float) -> tuple[Callable[[float], str], str]:
     """The caller's way to write times, and the line that Slurm says about a bad SLURM_TIME_FORMAT ("" for none)."""
     form = env.get("SLURM_TIME_FORMAT", "")
@@ -225,7 +238,7 @@ def hosts_of(name: str, text: str, option: str) -> list[str]:
         raise Stop(Reply("", f"{detail}{name}: error: '{text}' invalid entry for {option}\n", 1)) from None
 
 
-def check_clusters(name: str, text: str, own: str) -> str:
+def check_clusters(name: str, text: str, own: str, *, federation: bool = False) -> str:
     """-M: this cluster's own name and ``all`` are known. Returns error lines about others; raises Stop with them and
     Slurm's last words where none is known."""
     words = [word.strip("'\"").lower() for word in text.split(",")]
@@ -233,7 +246,9 @@ def check_clusters(name: str, text: str, own: str) -> str:
     if words == ["all"]:
         return ""
     strange = [word for word in words if word != own.lower()]
-    lines = "".join(f"{name}: error: No cluster '{word}' known by database.\n" for word in strange)
+    lines = (f'{name}: error: --federation set or "fed_display" configured, but could not load federation '
+             "information: No error\n") if federation else ""
+    lines += "".join(f"{name}: error: No cluster '{word}' known by database.\n" for word in strange)
     if len(strange) == len(words):
         raise Stop(Reply("", f"{lines}{name}: error: '{text}' can't be reached now, or it is an invalid entry for "
                              f"--cluster.  Use 'sacctmgr list clusters' to see available clusters.\n"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from slurmbridge.slurm.format import ColumnField, ColumnPrinter
+from slurmbridge.slurm.columns import ColumnField, ColumnPrinter
 from slurmbridge.views.records import AssociationData
 from slurmbridge.views.session import Reply, Session
 

@@ -19,7 +19,7 @@ def effective_cpus(node: NodeRecord) -> int:
 def state_number(node: NodeRecord) -> int:
     """Slurm's state integer: an idle node with work on it is ALLOCATED or MIXED."""
     base = node.base_state
-    if base == "IDLE" and node.cpus_alloc > 0:
+    if base == "IDLE" and (node.cpus_alloc > 0 or node.paused):     # suspended jobs keep their memory
         base = "ALLOCATED" if node.cpus_alloc >= effective_cpus(node) else "MIXED"
     return node_states.number(base, node.flags)
 

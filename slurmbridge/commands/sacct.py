@@ -11,8 +11,9 @@ from slurmbridge.commands.sacct_help import HELP
 from slurmbridge.commands.sacct_options import Options, parse
 from slurmbridge.commands.sacct_rows import Job, Line
 from slurmbridge.slurm import array, reasons, states
-from slurmbridge.slurm.format import ColumnField, ColumnPrinter
+from slurmbridge.slurm.columns import ColumnField, ColumnPrinter
 from slurmbridge.slurm.memory import leading_int
+from slurmbridge.slurm.zones import Zone
 from slurmbridge.views.session import Reply, Session
 
 _STATES = (states.PENDING, states.RUNNING, states.SUSPENDED, states.COMPLETED, states.CANCELLED, states.FAILED,
@@ -22,11 +23,19 @@ _RULE = "-" * 80
 
 @command
 async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Reply:
-    options = parse(argv, env, session)
+    options = Options(int(session.now()), Zone.of(env))
+    try:
+        parse(options, argv, env, session)
+    except Stop:
+        if options.completion_file is not None:        # looked at before what came after it was read
+            await _check_file(options.completion_file, session)
+        raise
+    if options.completion_file is not None:
+        await _check_file(options.completion_file, session)
     if options.ask:
         return Reply(_about(options.ask, _fields(options, env, session)[0]))
     if options.completion_file is not None:
-        raise await _no_completions(options.completion_file, session)
+        raise Stop(Reply("", "Slurm job completion is disabled\n", 1))
     fields, warning = _fields(options, env, session)
     columns = _columns(options.format, fields)
     if options.operands:
@@ -34,14 +43,18 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         said = "".join(options.warnings) + warning
         raise Stop(Reply("", f"{said}sacct: error: Unknown arguments:\n{lines}", 1))
     bits_length = array.text_length(env.get("SLURM_BITSTR_LEN"))
-    found = await sacct_select.fetch(session, options)
+    printer = ColumnPrinter(columns, parsable=options.parsable, delimiter=options.delimiter, header=options.header)
     notes = "".join(options.warnings) + warning
+    try:
+        found = await sacct_select.fetch(session, options)
+    except Stop as stop:
+        raise Stop(Reply(printer.header_text(), notes + stop.reply.stderr, stop.reply.exit_code)) from None
     if options.script or options.environment:
         jobs = sacct_select.choose(found, options, bits_length)
         return Reply("".join(_text(job, options, session) for job in jobs), notes)
     if not options.steps:
-        columns = [replace(column, value=column.of_job or _unset) for column in columns]  # type: ignore[arg-type]
-    printer = ColumnPrinter(columns, parsable=options.parsable, delimiter=options.delimiter, header=options.header)
+        printer.columns = tuple(
+            replace(column, value=column.of_job or _unset) for column in columns)  # type: ignore[arg-type]
 
     def print_all() -> str:
         return printer.header_text() + printer.rows(_lines(sacct_select.choose(found, options, bits_length), options))
@@ -50,15 +63,16 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     return Reply(await asyncio.to_thread(print_all) if many else print_all(), notes)
 
 
-async def _no_completions(path: str, session: Session) -> Stop:
-    """-f: of a file that is one, sacct says what it says of -c."""
+async def _check_file(path: str, session: Session) -> None:
+    """-f: raises Stop where it is no file; of one that is, sacct says what it says of -c."""
     try:
+        if not path:
+            raise FileNotFoundError
         await session.read_file(path, 1)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return Stop(Reply("", f"{path} is not a valid file\n", 1))
+        raise Stop(Reply("", f"{path} is not a valid file\n", 1)) from None
     except OSError:                            # too large, or not for this user to read
         pass
-    return Stop(Reply("", "Slurm job completion is disabled\n", 1))
 
 
 def _unset(_line: Line) -> None:

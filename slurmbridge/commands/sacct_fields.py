@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from slurmbridge.commands.common import group_name, uid_of, user_name
 from slurmbridge.commands.sacct_rows import NEVER, Counts, Job, Step
 from slurmbridge.slurm import durations, exitcodes, hostlist, memory, patterns
-from slurmbridge.slurm.format import ColumnField
+from slurmbridge.slurm.columns import ColumnField
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.slurm.sluid import sluid_text
 
@@ -329,7 +329,8 @@ def _seconds(value: int) -> str:
 def _job_energy(job: Job) -> int | None:
     """Not known while it runs, unless another Slurm knew."""
     known = job.row.get("energy")
-    if known == -1 or (known is None and job.state in _NOT_METERED):
+    by_itself = job.state == "REQUEUED" and int(job.row.get("exit_status", 0)) >> 8
+    if known == -1 or (known is None and job.state in _NOT_METERED and not by_itself):
         return None
     return job.tres_alloc.get("energy", known or 0)
 

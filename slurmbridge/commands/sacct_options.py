@@ -39,7 +39,7 @@ TABLE = OptionTable("aA:bBcC:DeE:f:F:g:hi:I:j:k:K:lLM:nN:o:pPq:r:R:s:S:Ttu:UvVW:
     expand-patterns file=:f flags=:F gid=:g group=:g help:h local name= nnodes=:i ncpus=:I jobs=:j timelimit-min=:k
     timelimit-max=:K long:l allclusters:L cluster=:M clusters=:M nodelist=:N noconvert units= noheader:n fields=:o
     format=:o parsable:p parsable2:P qos=:q partition=:r reason=:R state=:s starttime=:S truncate:T uid=:u
-    use-local-uid user=:u usage:U verbose:v version:V wckeys=:W whole-hetjob=? associations=:x json=? yaml=?"""))
+    use-local-uid usage:U user=:u verbose:v version:V wckeys=:W whole-hetjob=? associations=:x json=? yaml=?"""))
 
 ASKS = frozenset({"e", "h", "U", "V", "helpreason", "helpstate"})
 """Options that print something about sacct itself, at once, and end it."""
@@ -80,6 +80,7 @@ class Options:
     duplicates: bool = False
     whole_het: bool | None = None
     nothing: bool = False                     # none of the clusters asked for is this one
+    no_nodes: bool = False                    # -N "": no node was asked for, so no job is
     # how
     steps: bool = True
     truncate: bool = False
@@ -117,20 +118,18 @@ class Options:
             self.end_s += 1
 
 
-def parse(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Options:
-    """Raises Stop."""
-    options = Options(int(session.now()), Zone.of(env))
+def parse(options: Options, argv: Sequence[str], env: Mapping[str, str], session: Session) -> None:
+    """Raises Stop where sacct would exit; ``options`` has what was read before."""
     try:
         _parse(options, argv, env, session)
     except Stop as stop:
         stop.reply = replace(stop.reply, stderr="".join(options.warnings) + stop.reply.stderr)
         raise
-    return options
 
 
 def _parse(options: Options, argv: Sequence[str], env: Mapping[str, str], session: Session) -> None:
     parser = Parser("sacct", argv, TABLE, permute=True)
-    clusters = ""
+    clusters: str | None = None
     while (found := parser.next()) is not None:
         key, value = found
         if key == "?":
@@ -143,14 +142,14 @@ def _parse(options: Options, argv: Sequence[str], env: Mapping[str, str], sessio
         if key == "M":
             clusters = value or ""
         elif key == "L":
-            clusters = ""
+            clusters = None
         else:
             _take(options, key, value or "", value is not None)
     options.operands = parser.operands
     _check(options, env, session.now())
     if options.qos:
         _check_qos(options, session)
-    if clusters and clusters not in ("all", "-1"):
+    if clusters is not None and clusters not in ("all", "-1"):
         own = session.views.conf.cluster_name.lower()
         named: list[str] = []
         sacct_words.char_list(named, clusters)
@@ -163,6 +162,9 @@ def _take(options: Options, key: str, value: str, given: bool) -> None:
     simple = _SWITCHES.get(key)
     if simple is not None:
         setattr(options, *simple)
+    elif key == "q" and value and not value.strip(","):
+        raise Stop(Reply("", "sacct: error: You gave me an empty qos list\nsacct: fatal: problem processing qos list\n",
+                         1))
     elif key in _LISTS:
         options.warnings += sacct_words.char_list(getattr(options, _LISTS[key]), value)
     elif key in ("E", "S"):
@@ -192,7 +194,7 @@ def _take(options: Options, key: str, value: str, given: bool) -> None:
         if options.nodes:
             options.warnings.append(f"sacct: error: Already asked for nodes '{options.nodes}'\n")
         else:
-            options.nodes = value
+            options.nodes, options.no_nodes = value, not value
     elif key == "o":
         options.format += value + ","
     elif key == "units":
@@ -344,4 +346,4 @@ def _choose_fields(options: Options, env: Mapping[str, str]) -> None:
     if options.long:
         options.format += LONG_FIELDS + ","
     if not options.format:
-        options.format = env.get("SACCT_FORMAT") or DEFAULT_FIELDS
+        options.format = env.get("SACCT_FORMAT", DEFAULT_FIELDS)

@@ -144,7 +144,7 @@ def make_job(row: Mapping[str, Any], window: Window, bits_length: int = array.DE
     if window.truncate:
         start, end, elapsed, suspended = _truncated(start, end, spans, window)
     else:
-        suspended = _suspended(row, spans, window.now)
+        suspended = _suspended(row, spans, window.now) if start else 0
         elapsed = (end or window.now) - start - suspended if start else 0
     tasks = _pending_tasks(row)
     task_id = row["array_task_id"]
@@ -238,7 +238,7 @@ def _step(job: Job, row: Mapping[str, Any]) -> Step:
         int(row.get("start_s") or 0), int(end or 0), 0, 0, nodes, usage.get("num_nodes", len(nodes)),
         row.get("tres") or {},
         round(float(usage.get("user_cpu_s", 0)) * 1e6), round(float(usage.get("system_cpu_s", 0)) * 1e6),
-        _stats(usage))
+        _stats(usage, not row.get("end_s") and not job.row["end_s"]))
 
 
 def _truncate_step(step: Step, start_s: int, last: int) -> None:
@@ -262,7 +262,9 @@ def _step_suspended(job: Job, step: Step, row: Mapping[str, Any], now: int) -> i
     return sum(max(min(to_s or last, last) - max(from_s, first), 0) for from_s, to_s in spans)
 
 
-def _stats(usage: Mapping[str, Any]) -> Stats:
+def _stats(usage: Mapping[str, Any], running: bool) -> Stats:
     if "stats" in usage:
         return Stats(**usage["stats"])
+    if running:
+        return Stats()
     return Stats(in_ave={"energy": 0}, in_tot={"energy": 0}, out_ave={"energy": 0}, out_tot={"energy": 0})

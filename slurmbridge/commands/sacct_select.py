@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slurmbridge.commands.common import Stop
 from slurmbridge.commands.sacct_options import Options
 from slurmbridge.commands.sacct_rows import Job, Window, add_steps, make_job
 from slurmbridge.commands.sacct_words import FLAGS
@@ -31,7 +32,7 @@ async def fetch(session: Session, options: Options) -> Found:
     """All rows that may be wanted and that the caller may see."""
     views = session.views
     leaders: frozenset[int] = frozenset()
-    if options.nothing:
+    if options.nothing or options.no_nodes:
         return Found((), leaders, {}, ())
     options.set_window()                       # slurmdbd applies the defaults once more
     filters: dict[str, Any] = {"uids": options.uids or None, "gids": options.gids or None}
@@ -213,7 +214,10 @@ def _without_duplicates(rows: Iterable[Row], options: Options) -> list[Row]:
 
 
 async def _node_spans(views: Views, options: Options) -> list[tuple[int, int]]:
-    wanted = _hosts(options.nodes)
+    try:
+        wanted = frozenset(hostlist.expand(options.nodes))
+    except hostlist.HostlistError:
+        raise Stop.error("sacct", "Invalid argument") from None
     events = await views.ledger_query("events", nodes=[""], start_s=options.start_s or None, end_s=options.end_s)
     return [(event["start_s"], event["end_s"] or options.now + 1) for event in events
             if event.get("nodes") and wanted & _hosts(event["nodes"])]

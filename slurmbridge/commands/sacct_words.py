@@ -32,8 +32,8 @@ def char_list(into: list[str], text: str) -> list[str]:
             if lowered in into:
                 into.remove(lowered)
             into.append(lowered)
-    if not text.strip("\"'"):
-        into.append("")
+    if not _split(text.strip("\"'")):
+        into.append("")                        # fits nothing
     return complaints
 
 

@@ -22,6 +22,7 @@ from slurmbridge.commands import sacctmgr_reservations as reservations
 from slurmbridge.commands import sacctmgr_resources as resources
 from slurmbridge.commands import sacctmgr_user_removal as user_removal
 from slurmbridge.commands import sacctmgr_users as users
+from slurmbridge.commands import sacctmgr_wckeys as wckeys
 from slurmbridge.commands.common import VERSION_LINE, command, parse_options, refuse_json
 from slurmbridge.commands.sacctmgr_fields import matches
 from slurmbridge.commands.sacctmgr_talk import Talk
@@ -76,7 +77,7 @@ _LIST: Entities = (
     ("Reservations", 4, reservations.list_reservation), ("Resv", 4, reservations.list_reservation),
     ("Stats", 1, books.list_stats),
     ("Transactions", 1, books.list_transactions), ("Txn", 1, books.list_transactions), ("Users", 1, lists.list_user),
-    ("WCKeys", 1, lists.list_wckey), ("tres", 2, lists.list_tres))
+    ("WCKeys", 1, wckeys.list_wckey), ("tres", 2, lists.list_tres))
 _NONE_ADD = ('No valid entity in add command\nInput line must include "Account", "Cluster", "Coordinator", '
              '"Federation", "QOS", "Resource", or "User"\n')
 _NONE_MODIFY = ('No valid entity in modify command\nInput line must include "Account", "Cluster", "Federation", '

@@ -2,32 +2,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from slurmbridge.commands.common import time_texts
-from slurmbridge.commands.sacctmgr_fields import matches
+from slurmbridge.commands.sacctmgr_fields import columns, matches
 from slurmbridge.commands.sacctmgr_lists import show
 from slurmbridge.commands.sacctmgr_modify import DENIED, deny
 from slurmbridge.commands.sacctmgr_rows import Row
 from slurmbridge.commands.sacctmgr_talk import Talk
 from slurmbridge.commands.sacctmgr_words import Word, name_list, number, refuse_operator, split_word
 from slurmbridge.slurm import durations, errors
+from slurmbridge.slurm.columns import UnknownField
 from slurmbridge.slurm.version import SLURM_VERSION
 from slurmbridge.slurm.zones import Zone
 
 
-def _time(talk: Talk, text: str) -> int | None:
+def take_time(talk: Talk, text: str) -> int | None:
+    """None, which is no time at all, where it cannot be read; sacctmgr goes on."""
     try:
         return durations.parse_time(text, talk.session.now(), Zone.of(talk.env), past=True) or None
     except durations.TimeSpecError as error:
-        talk.log_error(str(error))
-        talk.exit_code = 1
+        talk.warn(f"{error}\n")
         return None
+
+
+def numbers(talk: Talk, text: str, what: str) -> list[int]:
+    found = []
+    for part in name_list(text):
+        value = number(talk, part, what)
+        if value is False or value is None:
+            talk.exit_code = 1
+        else:
+            found.append(value)
+    return found
 
 
 def _take_time(talk: Talk, word: Word, span: dict[str, int | None]) -> bool:
     for name in ("Start", "End"):
         if word.value is not None and matches(word.name, name, 1):
-            span[name.lower()] = _time(talk, word.operand)
+            span[name.lower()] = take_time(talk, word.operand)
             return True
     return False
 
@@ -48,12 +61,7 @@ async def list_transactions(talk: Talk, argv: Sequence[str]) -> None:
         if bare and word.named("WithAssocInfo", 5):
             with_info = True
         elif bare or word.named("Ids", 1) or word.named("Txn", 1):
-            for part in name_list(word.operand):
-                value = number(talk, part, "Transaction ID")
-                if value is False or value is None:
-                    talk.exit_code = 1
-                else:
-                    ids.append(value)
+            ids += numbers(talk, word.operand, "Transaction ID")
         elif word.named("Accounts", 3) and not word.named("Action", 4):
             wanted += name_list(word.operand)
         elif word.named("Actors", 4) and word.name.lower() not in ("acti", "actio", "action"):
@@ -109,6 +117,11 @@ async def list_problem(talk: Talk, argv: Sequence[str]) -> None:
             talk.complain(f" Unknown condition: {word.text}\n")
     if talk.exit_code:
         return
+    try:
+        columns(formats)
+    except UnknownField as error:
+        talk.complain(f"Unknown field '{error.args[0]}'\n")
+        return
     if not talk.is_operator:
         deny(talk, errors.strerror(errors.ESLURM_ACCESS_DENIED))
         return
@@ -128,18 +141,69 @@ async def list_problem(talk: Talk, argv: Sequence[str]) -> None:
     show(talk, formats or ["Cl,Acct,User,Problem"], rows)
 
 
-async def _nothing(talk: Talk, argv: Sequence[str], default: str) -> None:
-    """A table that is always empty here."""
-    formats = [word.operand for word in map(split_word, argv) if word.value is not None and word.named("Format", 1)]
-    show(talk, formats or [default], [])
+@dataclass(frozen=True, slots=True)
+class _Empty:
+    """A table that is always empty here. ``conditions``: "Name:letters" that must be typed at least, in order.
+
+    ``flags``: those without a value; ``bare``: whether any other word without a value is a name.
+    """
+
+    default: str
+    conditions: str
+    flags: str = ""
+    bare: bool = False
+    advice: str = ""                          # after the line about an unknown condition
+    settable: bool = True                     # whether the word "set" is passed over wherever it stands
+
+
+_SET = " Use keyword 'set' to modify value\n"
+_FEDERATION = _Empty("Federation,Cluster,ID%2,Features,FedState", "Names:1 Federations:3 Clusters:3 Format:2",
+                     "WithDeleted:5 Tree:4", True, _SET)
+_INSTANCE = _Empty("Cluster,NodeName,Start,End,InstanceId,InstanceType,Extra",
+                   "Clusters:2 End:2 Extra:2 Format:1 InstanceId:9 InstanceType:9 Nodes:1 Start:4", settable=False)
+
+
+def _named_in(word: Word, listed: str) -> str:
+    for entry in listed.split():
+        name, _, letters = entry.partition(":")
+        if word.named(name, int(letters)):
+            return name
+    return ""
+
+
+def _nothing(talk: Talk, argv: Sequence[str], table: _Empty) -> tuple[list[str], set[str]] | None:
+    """The wanted columns and the flags; None: something was wrong (said so)."""
+    formats: list[str] = []
+    flags: set[str] = set()
+    for place, text in enumerate(argv):
+        word = split_word(text)
+        if not refuse_operator(talk, word, False) or (word.value is None and word.named("where", 5)):
+            continue
+        if word.named("Set", 3) and (table.settable or not place):
+            continue
+        flag = "" if word.value is not None else _named_in(word, table.flags)
+        name = "Names" if table.bare and word.value is None else _named_in(word, table.conditions)
+        if flag:
+            flags.add(flag)
+        elif name == "Format":
+            formats.append(word.operand)
+        elif name in ("Start", "End"):
+            take_time(talk, word.operand)
+        elif not name:
+            talk.complain(f" Unknown condition: {word.text}\n{table.advice}")
+    return None if talk.exit_code else (formats, flags)
 
 
 async def list_federation(talk: Talk, argv: Sequence[str]) -> None:
-    await _nothing(talk, argv, "Federation,Cluster,ID%2,Features,FedState")
+    """There are none."""
+    if found := _nothing(talk, argv, _FEDERATION):
+        show(talk, found[0] or [_FEDERATION.default], [])
 
 
 async def list_instance(talk: Talk, argv: Sequence[str]) -> None:
-    await _nothing(talk, argv, "Cluster,NodeName,Start,End,InstanceId,InstanceType,Extra")
+    """There are none: nodes of a cloud."""
+    if found := _nothing(talk, argv, _INSTANCE):
+        show(talk, found[0] or [_INSTANCE.default], [])
 
 
 async def list_configuration(talk: Talk, argv: Sequence[str]) -> None:

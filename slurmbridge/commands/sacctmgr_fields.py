@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from slurmbridge.slurm.format import ColumnField, UnknownField, split_names
+from slurmbridge.slurm.columns import ColumnField, UnknownField, split_names
 
 Row = Mapping[str, str | None]
 
@@ -165,6 +165,8 @@ def columns(formats: Sequence[str], tree: bool = False) -> list[ColumnField[Row]
     """The columns of ``format=`` words (commas allowed within). Raises UnknownField with the name as typed."""
     words: dict[str, None] = {}                # a word that comes again moves back
     for text in formats:
+        if not split_names(text):
+            raise UnknownField("")
         for word in split_names(text):
             words.pop(word.lower(), None)
             words[word.lower()] = None
@@ -173,11 +175,11 @@ def columns(formats: Sequence[str], tree: bool = False) -> list[ColumnField[Row]
 
 def _column(word: str, tree: bool) -> ColumnField[Row]:
     name, percent, width_text = word.partition("%")
-    for field in FIELDS:
+    for field in FIELDS if name else ():
         if any(matches(name, known, letters) for known, letters in field.names):
             width = -20 if tree and field.key == "acct" else field.width
             if percent:
-                width = _leading_int(width_text)
+                width = _leading_int(width_text) or width
             return ColumnField(field.header, width, partial(_value, key=field.key), kind=field.kind)
     raise UnknownField(name)
 

@@ -174,13 +174,14 @@ async def list_runaway(talk: Talk, argv: Sequence[str]) -> None:
             talk.complain(f" Unknown condition: {text}\n")
     if len(set(clusters)) > 1:
         talk.log_error("You can only fix runaway jobs on one cluster at a time.")
-        return
-    if clusters and clusters[0] != talk.cluster:
-        talk.log_error(f"Cluster {clusters[0]} is unknown")
+        talk.exit_code = 1
         return
     if not talk.is_operator:
         talk.log_error("You must have an AdminLevel>=Operator to fix runaway jobs")
         talk.exit_code = 1
+        return
+    if clusters and clusters[0] != talk.cluster:
+        talk.say(f"Runaway Jobs: No runaway jobs found on cluster {clusters[0]}\n")
         return
     live = {job.db_index for job in talk.session.views.jobs.values()}
     found = await talk.session.views.ledger_query("jobs", start_s=1 << 60)

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from slurmbridge.commands.common import wckey_asked
 from slurmbridge.commands.sacctmgr_accounts import account_conditions, matching_accounts
 from slurmbridge.commands.sacctmgr_fields import columns, matches
 from slurmbridge.commands.sacctmgr_qos import qos_conditions
@@ -14,7 +13,7 @@ from slurmbridge.commands.sacctmgr_talk import Talk
 from slurmbridge.commands.sacctmgr_users import matching_users, user_conditions
 from slurmbridge.commands.sacctmgr_where import ASSOCIATION, Where, here, select
 from slurmbridge.commands.sacctmgr_words import name_list, number, refuse_operator, split_word
-from slurmbridge.slurm.format import UnknownField
+from slurmbridge.slurm.columns import UnknownField
 from slurmbridge.views.associations import Tree
 from slurmbridge.views.records import AssociationRecord, UserRecord
 
@@ -164,6 +163,7 @@ async def list_association(talk: Talk, argv: Sequence[str]) -> None:
             talk.complain(f" Unknown condition: {word.text}\n")
     if talk.exit_code:
         return
+    where.users = [""] if where.users == [] else where.users      # user= asks for the accounts' own
     formats = where.formats or ["Cluster,Account,User,Part"] + ([] if where.without_limits else [
         "Share,Priority,GrpJ,GrpTRES,GrpS,GrpWall,GrpTRESMins,MaxJ,MaxTRES,MaxTRESPerN,MaxS,MaxW,MaxTRESMins,QOS,"
         "DefaultQOS,GrpTRESRunMins"])
@@ -203,7 +203,7 @@ async def list_tres(talk: Talk, argv: Sequence[str]) -> None:
             continue
         if word.value is None or word.named("Type", 2):
             types += name_list(word.operand)
-        elif word.named("Name", 2):
+        elif word.named("Names", 1):
             names += name_list(word.operand)
         elif word.named("Format", 1):
             formats.append(word.operand)
@@ -220,40 +220,6 @@ async def list_tres(talk: Talk, argv: Sequence[str]) -> None:
         if (ids is None or number_of in ids) and (not types or kind in types) and (not names or rest in names):
             rows.append({"type": kind, "name": rest, "id": str(number_of)})
     show(talk, formats or ["Type,Name%15,ID"], rows)
-
-
-async def list_wckey(talk: Talk, argv: Sequence[str]) -> None:
-    formats: list[str] = []
-    names: list[str] = []
-    users: list[str] = []
-    ids: list[str] = []
-    where = Where()
-    for text in argv:
-        word = split_word(text)
-        bare = word.value is None
-        if not refuse_operator(talk, word, False) or (bare and (
-                word.named("where", 5) or word.named("WithDeleted", 5) or word.named("OnlyDefaults", 1))):
-            continue
-        if bare or word.named("WCKeys", 3) or word.named("Names", 1):
-            names += name_list(word.operand)
-        elif word.named("Ids", 1):
-            ids += name_list(word.operand)
-        elif word.named("Clusters", 1):
-            where.clusters = name_list(word.operand)
-        elif word.named("Users", 1):
-            users += name_list(word.operand)
-        elif word.named("Format", 1):
-            formats.append(word.operand)
-        else:
-            talk.complain(f" Unknown condition: {word.text}\n")
-    if talk.exit_code:
-        return
-    rows: list[Row] = [
-        {"name": name, "wckeys": name, "cluster": talk.cluster, "user": user, "id": str(number_of)}
-        for number_of, (name, user) in sorted(talk.data.wckeys.items(), key=lambda item: (item[1], item[0]))
-        if here(talk, where) and wckey_asked(names, name) and (not users or user in users)
-        and (not ids or str(number_of) in ids)]
-    show(talk, formats or ["Name,Cluster,User"], rows, headers={"Name": "WCKey", "WCKeys": "WCKey"})
 
 
 async def list_cluster(talk: Talk, argv: Sequence[str]) -> None:

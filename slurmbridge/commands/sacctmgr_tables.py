@@ -10,7 +10,7 @@ from slurmbridge.commands.sacctmgr_fields import columns
 from slurmbridge.commands.sacctmgr_file import QosLine
 from slurmbridge.commands.sacctmgr_rows import Row, association_row, qos_row
 from slurmbridge.commands.sacctmgr_talk import Talk
-from slurmbridge.slurm.format import ColumnPrinter
+from slurmbridge.slurm.columns import ColumnPrinter
 from slurmbridge.views.associations import Tree
 from slurmbridge.views.directory import Draft
 from slurmbridge.views.records import AssociationData, AssociationRecord, QosRecord

@@ -116,7 +116,7 @@ class JobLines:
                f"GroupId={job.group_name or group_name(job.gid)}({job.gid}) "
                f"MCS_label={'N/A' if self.request.mcs_label is None else self.request.mcs_label}")
         wckey = f" WCKey={null(job.wckey)}" if self._tracks_wckey() else ""
-        yield f"Priority={job.priority} Nice={job.nice} Account={null(job.account)} QOS={qos_text(job)}{wckey}"
+        yield f"Priority={job.shown_priority} Nice={job.nice} Account={null(job.account)} QOS={qos_text(job)}{wckey}"
 
     def _tasks(self) -> str:
         if self.task_id is not None:

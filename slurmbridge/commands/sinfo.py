@@ -8,17 +8,17 @@ from slurmbridge.commands import node_view, sinfo_fields, sinfo_help
 from slurmbridge.commands.common import (
     VERSION_LINE,
     Stop,
+    TimeTexts,
     check_clusters,
     command,
     date_line,
     hosts_of,
     parse_options,
     refuse_json,
-    time_texts,
 )
 from slurmbridge.commands.sinfo_rows import Grouping, NodeFacts, Row, gather, node_facts, sort_rows
 from slurmbridge.slurm import node_states
-from slurmbridge.slurm.format import ListLayout, byte_length, parse_letters, parse_names
+from slurmbridge.slurm.format import ListColumn, ListLayout, byte_length, parse_letters, parse_names
 from slurmbridge.slurm.getopt import OptionTable, long_options
 from slurmbridge.views.session import Reply, Session
 
@@ -47,12 +47,14 @@ class Options:
     dead: bool = False
     exact: bool = False
     future: bool = False
+    federation: bool = False
     no_header: bool = False
     iterate_s: int = 0
     long: bool = False
-    clusters: str = ""
+    clusters: str | None = None
     convert: bool = True
     nodes: list[str] | None = None
+    nodes_text: str = ""
     by_node: bool = False
     format: str | None = None
     long_names: bool = False
@@ -62,7 +64,7 @@ class Options:
     reasons: bool = False
     summarize: bool = False
     sort: str | None = None
-    states: list[tuple[bool, int]] | None = None       # (negated, state); [] = all
+    states: list[tuple[bool, int]] | None = None       # (negated, state); [] fits no node
     states_text: str | None = None
     all_of_states: bool = False
     reservations: bool = False
@@ -74,7 +76,7 @@ class Options:
 def _state_list(text: str) -> tuple[list[tuple[bool, int]], bool]:
     """((negated, state) …, all must hold). Raises Stop."""
     if text.lower() == "all":
-        return [], False
+        return [(False, base) for base in range(len(node_states.BASES))], False
     found: list[tuple[bool, int]] = []
     for word in text.replace("+", ",").replace("&", ",").split(","):
         if not word:
@@ -91,13 +93,14 @@ def _state_list(text: str) -> tuple[list[tuple[bool, int]], bool]:
 
 def read_options(argv: Sequence[str], env: Mapping[str, str], table: sinfo_fields.FieldTable) -> Options:
     """Environment, then the command line. Raises Stop for mistakes and for what only prints help."""
-    found = Options(all="SINFO_ALL" in env, future="SINFO_FUTURE" in env, sort=env.get("SINFO_SORT"))
+    found = Options(all="SINFO_ALL" in env, future="SINFO_FUTURE" in env,
+                    federation="SINFO_FEDERATION" in env, sort=env.get("SINFO_SORT"))
     if "SINFO_PARTITION" in env:
         if found.all:
             raise Stop.error(NAME, "Conflicting options, SINFO_ALL and SINFO_PARTITION, specified. "
                                    "Please choose one or the other.")
         _set_partitions(found, env["SINFO_PARTITION"])
-    found.clusters = env.get("SLURM_CLUSTERS", "")
+    found.clusters = env.get("SLURM_CLUSTERS")
     given: set[str] = set()
     for key, value in parse_options(NAME, argv, OPTIONS):
         given.add(key)
@@ -111,7 +114,7 @@ def read_options(argv: Sequence[str], env: Mapping[str, str], table: sinfo_field
         _default_format(found, env)
     if found.reasons and found.states is None:
         found.states, found.all_of_states = _state_list("down,fail,drain")
-        found.states_text = "down,fail,drain"
+        found.states_text = "down"            # all that -v shows of it
     return found
 
 
@@ -121,7 +124,7 @@ def _set_partitions(found: Options, text: str) -> None:
 
 
 _FLAGS = {"d": "dead", "e": "exact", "F": "future", "h": "no_header", "l": "long", "N": "by_node", "r": "responding",
-          "R": "reasons", "s": "summarize", "T": "reservations"}
+          "R": "reasons", "federation": "federation", "s": "summarize", "T": "reservations"}
 
 
 def _set(found: Options, key: str, value: str, table: sinfo_fields.FieldTable) -> None:
@@ -142,6 +145,7 @@ def _set(found: Options, key: str, value: str, table: sinfo_fields.FieldTable) -
         found.convert = table.convert = False
     elif key == "n":
         found.nodes = hosts_of(NAME, value, "--nodes")
+        found.nodes_text = found.nodes[0] if len(found.nodes) == 1 else value
     elif key in ("o", "O"):
         found.format = value
         found.long_names = found.long_names or key == "O"
@@ -151,7 +155,8 @@ def _set(found: Options, key: str, value: str, table: sinfo_fields.FieldTable) -
         found.sort = value
     elif key == "t":
         found.states_text = value
-        found.states, found.all_of_states = _state_list(value)
+        found.states, every = _state_list(value)
+        found.all_of_states = found.all_of_states or every
     elif key == "v":
         found.verbose += 1
     elif key in ("json", "yaml"):
@@ -200,11 +205,11 @@ def _wanted(facts: NodeFacts, found: Options, names: frozenset[str] | None) -> b
     if (names is not None and facts.record.name not in names) or (found.dead and not silent) \
             or (found.responding and silent):
         return False
-    if not found.states:
+    if found.states is None:
         return True
     matched = (node_states.matches(state, facts.state, facts.record.cpus_alloc) != negated
                for negated, state in found.states)
-    return all(matched) if found.all_of_states else any(matched)
+    return bool(found.states) and (all(matched) if found.all_of_states else any(matched))
 
 
 def _rows(found: Options, layout: ListLayout[Row], session: Session) -> list[Row]:
@@ -242,31 +247,36 @@ def _report(found: Options, layout: ListLayout[Row], session: Session, env: Mapp
     text = ""
     if not found.no_header and (found.iterate_s or found.verbose or found.long):
         text += date_line(env, session.now())
-    if found.clusters and not found.no_header:
+    if found.clusters is not None and not found.no_header:
         text += f"CLUSTER: {session.views.conf.cluster_name}\n"
     if found.reservations:
         return text + "No reservations in the system\n"
     rows = _rows(found, layout, session)
-    if found.clusters:
+    if found.clusters is not None:
         for row in rows:
             row.cluster = session.views.conf.cluster_name
     fitted = _fitted(layout, rows, found)
+    if any(column.width < 0 for column in fitted.columns):                      # such a column shows nothing
+        fitted = ListLayout([ListColumn(None, 0, False, column.suffix) if column.width < 0 else column
+                             for column in fitted.columns], fitted.invalid)
     return text + ("" if found.no_header else fitted.header()) + fitted.rows(rows)
 
 
 @command
 async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Reply:
     """sinfo."""
-    show_time, warning = time_texts(NAME, env, session.now())
+    show_time, warning = TimeTexts(NAME, env, session.now()), ""
     table = sinfo_fields.FieldTable(session.views.conf, show_time)
     found = read_options(argv, env, table)
-    if found.clusters:
-        warning += check_clusters(NAME, found.clusters, session.views.conf.cluster_name)
+    if found.clusters is not None:
+        warning += check_clusters(NAME, found.clusters, session.views.conf.cluster_name,
+                                  federation=found.federation)
     layout = compile_format(found, table)
     stderr = warning + "".join(found.errors)
     options_text = sinfo_help.options_text(found, layout.names()) if found.verbose else ""
     if not found.iterate_s:
-        return Reply(options_text + _report(found, layout, session, env), stderr)
+        text = _report(found, layout, session, env)
+        return Reply(options_text + text, stderr + show_time.warning)
     await session.write_stderr(stderr)
     await session.write_stdout(options_text)
     while True:

@@ -72,7 +72,7 @@ def options_text(found: Options, fields: Collection[str]) -> str:
         f"dead        = {yes(found.dead)}", f"exact       = {int(found.exact)}", f"filtering   = {yes(filtering)}",
         f"format      = {found.format}", f"iterate     = {found.iterate_s}", f"long        = {yes(found.long)}",
         f"no_header   = {yes(found.no_header)}", f"node_field  = {yes('NodeList' in found.sizes_follow_data)}",
-        f"node_format = {yes(found.by_node)}", f"nodes       = {','.join(found.nodes or ()) or 'n/a'}",
+        f"node_format = {yes(found.by_node)}", f"nodes       = {found.nodes_text or 'n/a'}",
         f"part_field  = {yes('Partition' in found.sizes_follow_data)}",
         f"partition   = {found.partition_text or 'n/a'}", f"responding  = {yes(found.responding)}",
         f"states      = {found.states_text or '(null)'}", f"sort        = {found.sort or '(null)'}",

@@ -29,14 +29,14 @@ class NodeFacts:
     cpu_load: float | None
     reason: str | None
     reason_uid: int
-    reason_s: float
+    reason_s: int
 
 
 def node_facts(node: NodeRecord, conf: SlurmConf) -> NodeFacts:
     return NodeFacts(
         node, node_view.state_number(node), node_view.gres_text(node), node_view.gres_used(node, conf),
         ",".join(node.features) or None, node.cpu_load, node.reason or None,
-        NO_UID if node.reason_uid is None else node.reason_uid, node.reason_s or 0.0)
+        NO_UID if node.reason_uid is None else node.reason_uid, int(node.reason_s or 0))
 
 
 @dataclass(slots=True)

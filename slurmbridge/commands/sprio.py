@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cmp_to_key
 from typing import Any
 
@@ -68,6 +68,7 @@ class _Request:
     weights: bool = False
     local: bool = False
     sibling: bool = False
+    federation: bool = False
     said: str = ""                            # standard error so far
 
 
@@ -103,7 +104,16 @@ def _help_format() -> str:
 
 def _read(argv: Sequence[str], env: Mapping[str, str], own_cluster: str) -> _Request:
     """Command line and environment. Raises Stop for mistakes and for options that only print something."""
-    request = _Request(local="SPRIO_LOCAL" in env or "SLURM_CLUSTERS" in env, sibling="SPRIO_SIBLING" in env)
+    request = _Request(local="SPRIO_LOCAL" in env or "SLURM_CLUSTERS" in env, sibling="SPRIO_SIBLING" in env,
+                       federation="SPRIO_FEDERATION" in env)
+    try:
+        _read_options(request, argv, env, own_cluster)
+    except Stop as stop:
+        raise Stop(replace(stop.reply, stderr=request.said + stop.reply.stderr)) from None
+    return request
+
+
+def _read_options(request: _Request, argv: Sequence[str], env: Mapping[str, str], own_cluster: str) -> None:
     clusters = env.get("SLURM_CLUSTERS")
     operands: list[str] = []
     for key, value in parse_options("sprio", argv, _OPTIONS, operands=operands):
@@ -134,8 +144,8 @@ def _read(argv: Sequence[str], env: Mapping[str, str], own_cluster: str) -> _Req
             raise Stop(Reply(VERSION_LINE))
         elif key == "w":
             request.weights = True
-        elif key == "local":
-            request.local = True
+        elif key in ("local", "federation"):
+            setattr(request, key, True)
         elif key == "sibling":
             request.sibling = True
         elif key in ("help", "usage", "helpformat"):
@@ -149,10 +159,9 @@ def _read(argv: Sequence[str], env: Mapping[str, str], own_cluster: str) -> _Req
         request.jobs = operands.pop(0)
         request.job_ids = _job_ids(request.jobs)
     if operands:
-        raise Stop(Reply(_USAGE, f"{request.said}sprio: error: Unrecognized option: {operands[0]}\n", 1))
+        raise Stop(Reply(_USAGE, f"sprio: error: Unrecognized option: {operands[0]}\n", 1))
     if clusters is not None:
-        request.said += check_clusters("sprio", clusters, own_cluster)
-    return request
+        request.said += check_clusters("sprio", clusters, own_cluster, federation=request.federation)
 
 
 def _default_format(request: _Request, settings: PrioritySettings) -> str:
@@ -275,6 +284,9 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     text += layout.header() if request.header else ""
     if request.weights:
         return Reply(text + layout.rows([settings]), said)
+
+    if not len(table):                        # without any job the order is not even read
+        return Reply(text, said)
 
     def print_rows() -> str:
         return _rows(layout, _wanted(request, table), request.sort)

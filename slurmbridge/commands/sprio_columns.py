@@ -6,28 +6,20 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from slurmbridge.commands.common import user_name
+from slurmbridge.slurm import tres
 from slurmbridge.slurm.format import ListField
 from slurmbridge.slurm.settings import PrioritySettings
 
 _WIRE = 1e6
 """Slurm sends doubles multiplied by this; the round trip can move the last bit, and with it a cut-off integer."""
 _HIGHEST = float(0xFFFFFFFF)
-
-
 T = TypeVar("T")
 
 
-def _each(make: Callable[[tuple[tuple[str, float], ...]], T], rows: Sequence[Mapping[str, float]]) -> list[T]:
-    """``make`` of each row's items, once for equal rows."""
-    known: dict[tuple[tuple[str, float], ...], T] = {}
-    result = []
-    for row in rows:
-        key = tuple(row.items())
-        found = known.get(key)
-        if found is None:
-            found = known[key] = make(key)
-        result.append(found)
-    return result
+def _each(make: Callable[[Mapping[str, float]], T], rows: Sequence[Mapping[str, float]]) -> list[T]:
+    """``make`` of each row, once for rows that are one object."""
+    found = {number: make(row) for number, row in {id(row): row for row in rows}.items()}
+    return [found[id(row)] for row in rows]
 
 
 class Table:
@@ -37,6 +29,7 @@ class Table:
         self.settings = settings
         self.columns = columns
         self.fixed: Sequence[int] = columns["direct_priority"]
+        self._factors: dict[str, list[float]] = {}
 
     def __len__(self) -> int:
         return len(self.fixed)
@@ -47,11 +40,13 @@ class Table:
 
     def factor(self, name: str) -> list[float]:
         """The weighted factor, as it arrives at the client."""
-        return [value * _WIRE / _WIRE for value in self.columns[name]]
+        if name not in self._factors:
+            self._factors[name] = [value * _WIRE / _WIRE for value in self.columns[name]]
+        return self._factors[name]
 
     @cached_property
     def tres(self) -> list[dict[str, float]]:
-        return _each(lambda row: {name: value * _WIRE / _WIRE for name, value in row}, self.columns["tres"])
+        return _each(lambda row: {name: value * _WIRE / _WIRE for name, value in row.items()}, self.columns["tres"])
 
     @cached_property
     def priority(self) -> list[float]:
@@ -62,8 +57,8 @@ class Table:
         sums = [total + float(site) - float(nice)
                 for total, site, nice in zip(sums, self.columns["site"], self.columns["nice"])]
         result = []
-        for total, tres, fixed in zip(sums, self.tres, self.fixed):
-            for value in tres.values():
+        for total, costs, fixed in zip(sums, self.tres, self.fixed):
+            for value in costs.values():
                 total += value
             result.append(float(fixed) if fixed else max(total, 1.0))
         return result
@@ -112,15 +107,14 @@ def _plain(key: str) -> Texts:
 
 
 def _tres_weighted(table: Table) -> list[str]:
-    return _each(lambda row: ",".join([f"{name}={value:.0f}" for name, value in row if value]), table.tres)
+    return _each(lambda row: ",".join([f"{name}={value:.0f}" for name, value in row.items() if value]), table.tres)
 
 
 def _tres_normalized(table: Table) -> list[str]:
-    texts = []
-    for sent, cost, share in zip(table.tres, table.columns["tres"], table.columns["tres_norm"]):
-        weights = {name: cost[name] / share[name] * _WIRE / _WIRE for name, value in sent.items() if value}
-        texts.append(",".join([f"{name}={sent[name] / weight:.2f}" for name, weight in weights.items()]))
-    return texts
+    known = tres.parse_weights(table.settings.weight_tres_text) or table.settings.weight_tres
+    weights = {name: weight * _WIRE / _WIRE for name, weight in known.items()}
+    return _each(lambda row: ",".join([f"{name}={value / weights[name]:.2f}" for name, value in row.items() if value]),
+                 table.tres)
 
 
 FACTORS: tuple[tuple[str, str, str, Callable[[PrioritySettings], int]], ...] = (

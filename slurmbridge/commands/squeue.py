@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from slurmbridge.commands import squeue_options
-from slurmbridge.commands.common import MANY_ROWS, Stop, command, date_line, records_of, time_texts
+from slurmbridge.commands.common import MANY_ROWS, Stop, TimeTexts, command, date_line, records_of
 from slurmbridge.commands.squeue_fields import WHOLE_HEADERS, Shown, job_fields
 from slurmbridge.commands.squeue_options import NAME, Options
 from slurmbridge.commands.squeue_rows import (
@@ -26,7 +26,7 @@ from slurmbridge.commands.squeue_rows import (
 )
 from slurmbridge.commands.squeue_sort import SortError, sort_rows
 from slurmbridge.commands.squeue_steps import FORMAT as STEP_FORMAT
-from slurmbridge.commands.squeue_steps import StepRow, is_wanted, running_steps, sort_steps, step_fields
+from slurmbridge.commands.squeue_steps import LEFT_HEADERS, StepRow, is_wanted, running_steps, sort_steps, step_fields
 from slurmbridge.commands.squeue_verbose import verbose_text
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.format import ListField, ListLayout, parse_letters, parse_names
@@ -64,7 +64,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
 
 async def _once(options: Options, env: Mapping[str, str], session: Session, before: str) -> Reply:
     now_s = session.now()
-    show_time, warning = time_texts(NAME, env, now_s)
+    show_time = TimeTexts(NAME, env, now_s)
     conf = session.views.conf
     shown = Shown(now_s, show_time, options.keep_units, options.expand, "SLURM_BITSTR_LEN" in env, conf.cluster_name,
                   order_key(conf.accounting_storage_tres),
@@ -75,15 +75,15 @@ async def _once(options: Options, env: Mapping[str, str], session: Session, befo
             head += date_line(env, now_s)
         if options.clusters is not None:
             head += f"CLUSTER: {conf.cluster_name}\n"
-    notes = warning + options.notes
+    notes = options.notes
     try:
         if options.step_flag:
             out, more = _steps(options, session, shown)
         else:
             out, more = await _jobs(options, session, shown, ArrayTexts.of(env))
     except Stop as stop:
-        return Reply(head + stop.reply.stdout, notes + stop.reply.stderr, stop.reply.exit_code)
-    return Reply(head + out, notes + more)
+        return Reply(head + stop.reply.stdout, notes + show_time.warning + stop.reply.stderr, stop.reply.exit_code)
+    return Reply(head + out, notes + more + show_time.warning)
 
 
 def _layout(table: Sequence[ListField[R]], letters: str | None, names: str, what: str) -> tuple[ListLayout[R], str]:
@@ -92,9 +92,10 @@ def _layout(table: Sequence[ListField[R]], letters: str | None, names: str, what
     return layout, "".join(f"{NAME}: error: Invalid {what} format specification: {word}\n" for word in layout.invalid)
 
 
-def _header(layout: ListLayout[R]) -> str:
-    """The first line. Headers are cut to their columns even where values are not."""
-    columns = [replace(column, field=replace(column.field, cut=column.field.name not in WHOLE_HEADERS))
+def _header(layout: ListLayout[R], left: frozenset[str] = frozenset()) -> str:
+    """The first line. Headers are cut to their columns even where values are not. ``left``: never at the right."""
+    columns = [replace(column, field=replace(column.field, cut=column.field.name not in WHOLE_HEADERS),
+                       right=column.right and column.field.name not in left)
                if column.field else column for column in layout.columns]
     return ListLayout(columns).header()
 
@@ -113,7 +114,7 @@ async def _jobs(options: Options, session: Session, shown: Shown, texts: ArrayTe
                             options.format_long or (LONG if options.long else USUAL), "job")
     if not options.noheader:
         out += _header(layout)
-    is_shown = partition_filter(options)
+    is_shown, every_partition = partition_filter(options), options.partitions is None
     passes = job_filter(options, session, shown.now_s)
     rows: list[Row] = []
     for start in range(0, len(jobs), MANY_ROWS):
@@ -123,17 +124,21 @@ async def _jobs(options: Options, session: Session, shown: Shown, texts: ArrayTe
             picked = -1 if options.wanted is None else wanted_bits(job, options.wanted)
             if not picked or not passes(job):
                 continue
-            row = make_row(state_alone(job) if options.only_state else job, picked, texts, plain=options.only_state)
+            if options.only_state:
+                row = make_row(state_alone(job), picked, texts, plain=True)
+            else:
+                row = make_row(job, picked, texts)
             if options.priority:
                 rows += per_partition(row, session.views.partitions, is_shown)
-            elif is_shown(row.partition):
+            elif every_partition or is_shown(row.partition):
                 rows.append(row)
     if not options.array:
         rows = combine_pending(rows, texts)
     try:
         rows, more = sort_rows(rows, options.sort, shown.now_s)
     except SortError as error:
-        raise Stop(Reply(out, f"{notes}{NAME}: error: Invalid sort specification: {error.args[0]}\n", 1)) from None
+        letter, said = error.args
+        raise Stop(Reply(out, f"{notes}{said}{NAME}: error: Invalid sort specification: {letter}\n", 1)) from None
     if options.array:
         rows = one_by_one(rows)
     printed = [out]
@@ -226,7 +231,7 @@ def _steps(options: Options, session: Session, shown: Shown) -> tuple[str, str]:
     letters = STEP_FORMAT if options.format is None and options.format_long is None else options.format
     layout, notes = _layout(step_fields(shown), letters, options.format_long or "", "job step")
     if not options.noheader:
-        out += _header(layout)
+        out += _header(layout, LEFT_HEADERS)
     is_shown = partition_filter(options)
 
     def passes(row: StepRow) -> bool:

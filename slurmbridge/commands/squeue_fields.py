@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from slurmbridge.commands.common import user_name
 from slurmbridge.commands.scontrol_job import first_amount, qos_text
@@ -32,10 +33,11 @@ from slurmbridge.slurm.tres import format_counts
 from slurmbridge.views.records import JobRecord, Tres
 
 HIGHEST = 0xFFFFFFFF
+NO_NUMBER = 0xFFFFFFFE
 ANY_TASKS_PER_CORE = 0xFFFF
 HIDDEN = frozenset({"Gres", "PackJobId", "PackJobIdSet", "PackJobOffset", "Shared", "Tres", "tres-per-node"})
 """Older names: accepted, but not listed by --helpFormat."""
-WHOLE_HEADERS = frozenset({"NodeList", "ReasonList", "SchedNodes"})
+WHOLE_HEADERS = frozenset({"NodeList", "Nodes", "ReasonList", "SchedNodes"})
 """Fields whose header, too, runs over its width."""
 _NAMES_REASON = frozenset({PENDING, TIMEOUT, OUT_OF_MEMORY, DEADLINE, FAILED})
 
@@ -68,13 +70,25 @@ def joined(nodes: tuple[str, ...]) -> str:
     return hostlist.compress(nodes, unique=True)
 
 
+def compact_state(row: Row) -> str:
+    job = row.job
+    return COMPACT[job.shown_state if job.flags else job.state]
+
+
 def is_about_reason(job: JobRecord) -> bool:
     """Whether NODELIST(REASON) shows the reason."""
+    if not job.flags:
+        return job.state in _NAMES_REASON
     return COMPLETING not in job.flags and (job.state in _NAMES_REASON or STAGE_OUT in job.flags)
 
 
+@functools.lru_cache(maxsize=1024)
+def _least(nodes: str) -> int:
+    return int(nodes.split("-")[0])
+
+
 def node_count(job: JobRecord) -> int:
-    return len(job.nodes) or int(job.num_nodes.split("-")[0])
+    return len(job.nodes) or _least(job.num_nodes)
 
 
 def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
@@ -110,7 +124,7 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
     def reason_list(row: Row, width: int) -> str:
         if not is_about_reason(row.job):
             return joined(row.job.nodes)
-        text = f"({reason_of(row)})"
+        text = f"({row.reason or row.job.reason_desc or row.job.reason})"
         return cut_bytes(text, width) if width > 0 else text
 
     def longest(job: JobRecord) -> int:
@@ -171,11 +185,13 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
     def tasks_per_core(job: JobRecord) -> int | None:
         return None if job.request.ntasks_per_core == ANY_TASKS_PER_CORE else job.request.ntasks_per_core
 
-    def plain(name: str, letter: str, header: str, value: Callable[[Row], str]) -> ListField[Row]:
-        return ListField(name, letter, header, value)
+    def plain(name: str, letter: str, header: str, value: Callable[[Row], str], *keys: str) -> ListField[Row]:
+        return ListField(name, letter, header, value, key=attrgetter(*keys) if keys else None)
 
-    def null(name: str, letter: str, header: str, value: Callable[[JobRecord], str | None]) -> ListField[Row]:
-        return ListField(name, letter, header, lambda row: value(row.job) or None, nullable=True)
+    def null(name: str, letter: str, header: str, value: Callable[[JobRecord], str | None], *keys: str,
+             ) -> ListField[Row]:
+        return ListField(name, letter, header, lambda row: value(row.job) or None, nullable=True,
+                         key=attrgetter(*keys) if keys else None)
 
     def absent(name: str, header: str, value: Callable[[JobRecord], str | None]) -> ListField[Row]:
         return ListField(name, "", header, lambda row: value(row.job) or "N/A")
@@ -196,7 +212,7 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
     cpus_per_task = count(lambda job: job.cpus_per_task)
 
     return (
-        null("Account", "a", "ACCOUNT", lambda job: job.account),
+        null("Account", "a", "ACCOUNT", lambda job: job.account, "job.account"),
         when("AccrueTime", "", "ACCRUE_TIME", lambda job: job.accrue_s),
         null("admin_comment", "", "ADMIN_COMMENT", lambda job: job.admin_comment),
         null("AllocNodes", "", "ALLOC_NODES", lambda job: job.alloc_node),
@@ -232,7 +248,7 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         when("EligibleTime", "", "ELIGIBLE_TIME", lambda job: job.eligible_s),
         plain("EndTime", "e", "END_TIME", end),
         ListField("ExcNodes", "x", "EXC_NODES", lambda row: sorted_nodes(row.job.request.exclude or ""), cut=False),
-        plain("exit_code", "", "EXIT_CODE", lambda row: exitcodes.text(row.job.exit_status)),
+        plain("exit_code", "", "EXIT_CODE", lambda row: exitcodes.text(row.job.exit_status or row.job.script_status)),
         null("Feature", "f", "FEATURES", lambda job: job.request.constraint),
         tres_per_node("Gres", "b"),
         plain("GroupId", "G", "GROUP", lambda row: str(row.job.gid)),
@@ -253,7 +269,7 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         plain("MinMemory", "m", "MIN_MEMORY", memory),
         plain("MinTime", "", "TIME_MIN", lambda row: format_short((row.job.time_min_min or 0) * 60)),
         plain("MinTmpDisk", "d", "MIN_TMP_DISK", lambda row: units(row.job.request.tmp_disk_mb, "M")),
-        null("Name", "j", "NAME", lambda job: job.name),
+        null("Name", "j", "NAME", lambda job: job.name, "job.name"),
         null("Network", "", "NETWORK", lambda job: job.request.network),
         plain("Nice", "y", "NICE", lambda row: str(row.job.nice)),
         ListField("NodeList", "N", "NODELIST", lambda row: joined(row.job.nodes), cut=False),
@@ -263,14 +279,15 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         plain("NTPerBoard", "", "NTASKS_PER_BOARD", count(lambda job: job.request.ntasks_per_board, "0")),
         plain("NumCPUs", "C", "CPUS", lambda row: str(row.job.num_cpus)),
         plain("NumNodes", "D", "NODES", lambda row: str(node_count(row.job))),
-        plain("NumTasks", "", "TASKS", lambda row: str(row.job.num_tasks)),
+        plain("NumTasks", "", "TASKS", lambda row: str(row.job.num_tasks or NO_NUMBER)),
         never("Origin", "ORIGIN"),
         never("OriginRaw", "ORIGIN_RAW"),
         sharing("OverSubscribe"),
         plain("PackJobId", "", "HET_JOB_ID", het_id),
         plain("PackJobIdSet", "", "HET_JOB_ID_SET", het_set),
         plain("PackJobOffset", "", "HET_JOB_OFFSET", het_offset),
-        ListField("Partition", "P", "PARTITION", lambda row: row.partition or None, nullable=True),
+        ListField("Partition", "P", "PARTITION", lambda row: row.partition or None, nullable=True,
+                  key=attrgetter("partition")),
         plain("PendingTime", "", "PENDING_TIME", pending),
         when("PreemptTime", "", "PREEMPT_TIME", lambda job: job.preempt_s),
         null("Prefer", "", "PREFER", lambda job: job.request.prefer),
@@ -301,7 +318,7 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         plain("SPerBoard", "", "SOCKETS_PER_BOARD", lambda row: "0"),
         plain("StartTime", "S", "START_TIME", lambda row: time(start_of(row.job, now_s))),
         plain("State", "T", "STATE", lambda row: state_word(row.job)),
-        plain("StateCompact", "t", "ST", lambda row: COMPACT[state_word(row.job)]),
+        plain("StateCompact", "t", "ST", compact_state),
         ListField("StdErr", "", "STDERR", file(lambda job: job.request.std_err, lambda job: job.std_err,
                                                lambda job: None), nullable=True),
         ListField("StdIn", "", "STDIN", file(lambda job: job.request.std_in, lambda job: job.std_in,
@@ -312,8 +329,10 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         null("system_comment", "", "SYSTEM_COMMENT", lambda job: job.system_comment),
         plain("Threads", "J", "THREADS_PER_CORE", lambda row: star(row.job.request.threads_per_core)),
         ListField("TimeLeft", "L", "TIME_LEFT", left, cut=False),
-        ListField("TimeLimit", "l", "TIME_LIMIT", limit, cut=False),
-        ListField("TimeUsed", "M", "TIME", lambda row: format_short(time_used(row.job, now_s)), cut=False),
+        ListField("TimeLimit", "l", "TIME_LIMIT", limit, cut=False,
+                  key=attrgetter("job.time_limit_min", "job.partition")),
+        ListField("TimeUsed", "M", "TIME", lambda row: format_short(time_used(row.job, now_s)), cut=False,
+                  key=lambda row: time_used(row.job, now_s)),
         tres_alloc("Tres", ""),
         tres_alloc("tres-alloc", ""),
         absent("tres-bind", "TRES_BIND", lambda job: job.request.tres_bind),
@@ -323,7 +342,8 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         absent("tres-per-socket", "TRES_PER_SOCKET", lambda job: job.request.tres_per_socket),
         absent("tres-per-task", "TRES_PER_TASK", lambda job: job.request.tres_per_task),
         plain("UserId", "U", "UID", lambda row: str(row.job.uid)),
-        plain("UserName", "u", "USER", lambda row: row.job.user_name or user_name(row.job.uid)),
+        plain("UserName", "u", "USER", lambda row: row.job.user_name or user_name(row.job.uid),
+              "job.user_name", "job.uid"),
         plain("Wait4Switch", "", "WAIT4SWITCH", lambda row: format_short(row.job.request.switches_wait_s or 0)),
         null("WCKey", "w", "WCKEY", lambda job: job.wckey),
         null("WorkDir", "Z", "WORK_DIR", lambda job: job.request.work_dir),

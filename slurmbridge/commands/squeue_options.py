@@ -169,7 +169,8 @@ def _parse(options: Options, argv: Sequence[str], env: Mapping[str, str], sessio
             options.format_long = env.get("SQUEUE_FORMAT2")
     _take_operands(options, operands)
     if options.clusters is not None:
-        options.notes += check_clusters(NAME, options.clusters, session.views.conf.cluster_name)
+        options.notes += check_clusters(NAME, options.clusters, session.views.conf.cluster_name,
+                                        federation=options.federation)
         options.local = True
     if options.job_flag and options.step_flag:
         if options.wanted is None:

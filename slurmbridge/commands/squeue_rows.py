@@ -11,6 +11,7 @@ from slurmbridge.slurm.memory import leading_int
 from slurmbridge.slurm.states import COMPLETING, PENDING, RUNNING, STAGE_OUT, SUSPENDED
 from slurmbridge.views.records import JobRecord, PartitionRecord
 
+_LONGEST = (1 << 63) - 1
 ID_ROOM = 31
 """Bytes of an array's id that squeue shows when SLURM_BITSTR_LEN is not set."""
 FLAG_STATES = ("COMPLETING", "CONFIGURING", "EXPEDITING", "RESIZING", "RESV_DEL_HOLD", "REQUEUED", "REQUEUE_FED",
@@ -18,6 +19,7 @@ FLAG_STATES = ("COMPLETING", "CONFIGURING", "EXPEDITING", "RESIZING", "RESV_DEL_
 STATE_FLAGS = frozenset(FLAG_STATES)
 _NOTHING = JobRequest(batch=False, work_dir="")
 _IN_QUEUE = frozenset({PENDING, RUNNING, SUSPENDED})
+_USUAL = frozenset({PENDING, RUNNING})
 
 
 @dataclass(slots=True)
@@ -89,8 +91,8 @@ def start_of(job: JobRecord, now_s: float) -> float:
         return job.start_s or 0
     if job.start_s:
         return max(job.start_s, now_s)
-    begin = job.request.begin_s
-    return begin if begin and begin > now_s else 0
+    begin = max(job.request.begin_s or 0, job.eligible_s or 0)
+    return begin if begin > now_s else 0
 
 
 def end_of(job: JobRecord, now_s: float) -> float:
@@ -161,8 +163,8 @@ def make_row(job: JobRecord, picked: int, texts: ArrayTexts, *, plain: bool = Fa
 
     ``plain``: the tasks in full, without the limit on how many run at once.
     """
-    row = Row(job, job.partition, job.priority)
-    row.task_id = job.array_task_id
+    priority = job.priority if job.state in _USUAL else job.shown_priority
+    row = Row(job, job.partition, priority, 0, None, 0, job.array_task_id)
     if not job.array_pending:
         return row
     row.array_bits = job.array_pending
@@ -195,7 +197,7 @@ def per_partition(row: Row, partitions: Mapping[str, PartitionRecord], shown: Ca
         if not shown(name):
             continue
         tier = partitions[name].priority_tier if name in partitions else 1
-        rows.append(Row(job, name, priorities.get(name) or job.priority, tier, row.array_text, row.array_bits,
+        rows.append(Row(job, name, priorities.get(name) or row.priority, tier, row.array_text, row.array_bits,
                         row.task_id))
     return rows
 
@@ -246,6 +248,8 @@ def reason_of(row: Row) -> str:
 def id_text(row: Row) -> str:
     """``12``, ``12_3``, ``12_[4-9%2]``, ``12+1``."""
     job = row.job
+    if not job.array_job_id and not job.het_job_id:
+        return str(job.job_id)
     if row.array_text is not None:
         return f"{job.array_job_id}_[{row.array_text}]"
     if row.task_id is not None:
@@ -260,6 +264,7 @@ def parse_wanted(text: str) -> tuple[list[WantedJob], str]:
     wanted: list[WantedJob] = []
     for word in filter(None, text.split(",")):
         number, rest = leading_int(word) or (0, word)
+        number = (min(number, _LONGEST) + 0x80000000) % 0x100000000 - 0x80000000      # what an int makes of a long
         task = None
         if rest.startswith("_"):
             task = (leading_int(rest[1:]) or (0, ""))[0]

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cmp_to_key
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from slurmbridge.commands.common import user_name
 from slurmbridge.commands.squeue_rows import Row, end_of, start_of, state_word, time_left, time_used
 from slurmbridge.slurm.hostlist import natural_compare
-from slurmbridge.slurm.states import COMPACT
+from slurmbridge.slurm.states import COMPACT, PENDING
 
 DEFAULT = "P,t,-p"
 NOT_A_TASK = 0xFFFFFFFE
@@ -22,7 +22,7 @@ Key = Callable[[Any], Any]
 
 
 class SortError(ValueError):
-    """``args[0]`` is the letter that stands for nothing."""
+    """``args``: the letter that stands for nothing, and what was said before."""
 
 
 def first_host(nodes: tuple[str, ...]) -> Any:
@@ -60,8 +60,8 @@ def job_keys(now_s: float) -> dict[str, Key]:
         "l": lambda row: FOREVER - 1 if row.job.time_limit_min is None else row.job.time_limit_min, "L": left,
         "m": lambda row: row.job.mem_per_cpu_mb or row.job.mem_per_node_mb or 0,
         "M": lambda row: time_used(row.job, now_s), "N": lambda row: first_host(row.job.nodes),
-        "p": lambda row: (row.tier, row.priority), "Q": lambda row: (row.tier, row.priority),
-        "P": lambda row: row.partition, "t": lambda row: COMPACT[state_word(row.job)],
+        "p": attrgetter("tier", "priority"), "Q": attrgetter("tier", "priority"),
+        "P": attrgetter("partition"), "t": lambda row: COMPACT[state_word(row.job)],
         "T": lambda row: state_word(row.job), "u": lambda row: user_name(row.job.uid), "U": lambda row: row.job.uid,
         "v": lambda row: row.job.request.reservation or "", "V": lambda row: int(row.job.submit_s),
         "z": lambda row: (_size(row.job.request.sockets_per_node), _size(row.job.request.cores_per_socket),
@@ -74,7 +74,9 @@ def by_start(rows: list[Row], now_s: float, reverse: bool) -> list[Row]:
     timed: list[tuple[int, Row]] = []
     untimed: list[Row] = []
     for row in rows:
-        start = start_of(row.job, now_s)
+        job = row.job
+        start = start_of(job, now_s) if job.start_s or job.state != PENDING or (
+            job.eligible_s or 0) > now_s or job.request.begin_s else 0
         if start:
             timed.append((int(start), row))
         else:
@@ -113,5 +115,5 @@ def sort_rows(rows: list[Row], text: str | None, now_s: float) -> tuple[list[Row
         elif letter == "b":
             notes += "squeue: Invalid sort specification: b\n"
         elif letter != "cluster" and letter not in _IGNORED:
-            raise SortError(letter)
+            raise SortError(letter, notes)
     return rows, notes

@@ -1,7 +1,7 @@
 """``squeue -s``: the steps that run, and the fields that can be shown of them."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from slurmbridge.commands.common import user_name
@@ -18,6 +18,8 @@ FORMAT = "%.15i %.8j %.9P %.8u %.9M %N"
 DEFAULT_SORT = "P,i"
 _NUMBERS = {"interactive": 0xFFFFFFFA, "batch": 0xFFFFFFFB, "extern": 0xFFFFFFFC}
 HIDDEN = frozenset({"Gres", "tres-per-node"})
+LEFT_HEADERS = frozenset({"StartTime"})
+"""Fields whose header is at the left also where their values are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,15 @@ def step_fields(shown: Shown) -> tuple[ListField[StepRow], ...]:
             return f"{job.array_job_id}_{job.array_task_id}.{row.step.step_id}"
         return f"{job.job_id}.{row.step.step_id}"
 
-    def limit(row: StepRow) -> str:
+    def limit(row: StepRow, width: int) -> str:
         minutes = row.step.time_limit_min
-        return "UNLIMITED" if minutes is None or minutes == UNLIMITED_MIN else format_short(minutes * 60)
+        if minutes is None or minutes == UNLIMITED_MIN:
+            return "UNLIMITED"[:width] if width > 0 else "UNLIMITED"
+        return format_short(minutes * 60)
+
+    def file(name: str, value: Callable[[StepRecord], str]) -> ListField[StepRow]:
+        """What srun was given; the batch step's files are the job's."""
+        return ListField(name, "", name.upper(), lambda row: "" if row.step.step_id == "batch" else value(row.step))
 
     def used(row: StepRow) -> str:
         return format_short(int(shown.now_s) - int(row.step.start_s))
@@ -127,13 +135,12 @@ def step_fields(shown: Shown) -> tuple[ListField[StepRow], ...]:
         ListField("Partition", "P", "PARTITION", lambda row: row.job.partition),
         nothing("ResvPorts", "", "RESERVED_PORTS"),
         ListField("StartTime", "S", "START_TIME", lambda row: shown.time(row.step.start_s)),
-        ListField("StdErr", "", "STDERR", lambda row: row.step.std_err),
-        ListField("StdIn", "", "STDIN", lambda row: row.step.std_in),
-        ListField("StdOut", "", "STDOUT", lambda row: row.step.std_out),
+        file("StdErr", lambda step: step.std_err), file("StdIn", lambda step: step.std_in),
+        file("StdOut", lambda step: step.std_out),
         ListField("StepId", "i", "STEPID", step_id),
         ListField("StepName", "j", "NAME", lambda row: row.step.name),
         ListField("StepState", "", "STATE", lambda row: row.step.state),
-        ListField("TimeLimit", "l", "TIME_LIMIT", limit, cut=False),
+        ListField("TimeLimit", "l", "TIME_LIMIT", lambda row: limit(row, 0), cut=False, sized=limit),
         ListField("TimeUsed", "M", "TIME", used, cut=False),
         nothing("tres-bind", "", "TRES_BIND"),
         nothing("tres-freq", "", "TRES_FREQ"),

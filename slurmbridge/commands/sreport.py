@@ -23,6 +23,10 @@ OPTIONS = OptionTable("aM:hnpPQs:t:T:vV", long_options("""
 ONE_CLUSTER = "Only one cluster option can be used (--all_clusters OR --cluster OR --local)\n"
 
 
+API_MAJOR = 44
+"""Of the library of Slurm 25.11."""
+
+
 @command
 async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> Reply:
     talk = Talk(session, env)
@@ -31,7 +35,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     operands: list[str] = []
     for key, value in parse_options("sreport", argv, OPTIONS, operands=operands):
         if key in ("h", "V"):
-            return Reply(HELP if key == "h" else VERSION_LINE)
+            return Reply(HELP if key == "h" else _version(talk))
         local = local or key == "local"
         _take(talk, key, value or "")
     if talk.all_clusters + bool(talk.clusters) + local > 1:
@@ -42,6 +46,11 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     else:
         await _converse(talk)
     return talk.reply()
+
+
+def _version(talk: Talk) -> str:
+    number = API_MAJOR << 16
+    return VERSION_LINE + (f"slurm_api_version: {number}, {API_MAJOR}.0.0\n" if talk.quiet == -1 else "")
 
 
 def _take(talk: Talk, key: str, value: str) -> None:
@@ -148,7 +157,7 @@ def _plain(talk: Talk, word: str, rest: Sequence[str]) -> bool:
     if name == "help":
         talk.say(HELP)
     elif name == "version":
-        talk.say(VERSION_LINE)
+        talk.say(_version(talk))
     elif name in ("quiet", "verbose"):
         talk.quiet = 1 if name == "quiet" else -1
     elif name in ("nonparsable", "parsable", "parsable2"):

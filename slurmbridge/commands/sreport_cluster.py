@@ -125,8 +125,17 @@ async def user_by_account(talk: Talk, argv: Sequence[str]) -> None:
     await _print_users(talk, found, "Cluster/User/Account", "login,proper,ac", list(lines.values()), energy=True)
 
 
+def _sees_wckeys(talk: Talk, report: str) -> bool:
+    if talk.sees_wckeys():
+        return True
+    talk.complain(f"slurmdb_report_cluster_{report}: Problem with get query.\n")
+    return False
+
+
 async def user_by_wckey(talk: Talk, argv: Sequence[str]) -> None:
     found = words.read(talk, argv, words.WCKEY)
+    if not _sees_wckeys(talk, "user_by_wckey"):
+        return
     lines = await _wckey_lines(talk, found)
     await _print_users(talk, found, "Cluster/User/WCKey", "login,proper,wckey", lines, energy=False)
 
@@ -150,6 +159,8 @@ async def wckey_by_user(talk: Talk, argv: Sequence[str]) -> None:
     found = words.read(talk, argv, words.WCKEY)
     amounts_asked = "tresname,used" if talk.tres_text is not None else "used"
     picked = pick(talk, "cluster", found.formats or f"cluster,wckey,login,proper,{amounts_asked}".split(","))
+    if not _sees_wckeys(talk, "wckey_by_user"):
+        return
     lines = await _wckey_lines(talk, found)
     totals = await cluster_totals(talk, found)
     shown: dict[str, list[Line]] = {}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from slurmbridge.commands.sreport_talk import Row, Talk, begins
-from slurmbridge.slurm.format import ColumnField
+from slurmbridge.slurm.columns import ColumnField
 from slurmbridge.slurm.memory import leading_int
 
 # key, header (_ = blank), width, width with percentages, kind (t text, n number, d date), names:letters

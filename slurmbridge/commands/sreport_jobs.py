@@ -11,7 +11,7 @@ from slurmbridge.commands.sacct_options import Options
 from slurmbridge.commands.sacct_rows import Job
 from slurmbridge.commands.sreport_fields import Picked, pick
 from slurmbridge.commands.sreport_talk import RULE, UNITS, Row, Talk, amount
-from slurmbridge.slurm.format import ColumnField
+from slurmbridge.slurm.columns import ColumnField
 from slurmbridge.slurm.memory import leading_int
 from slurmbridge.views.associations import Tree
 
@@ -57,13 +57,14 @@ async def _report(talk: Talk, argv: Sequence[str], kind: str, default: str) -> N
     talk.account_as_parent = talk.account_as_parent or "acctasparent" in found.flags
     individual, counts_jobs = "individual" in found.flags, "printjobcount" in found.flags
     grouping = found.get("grouping") or ([] if individual else ["50", "250", "500", "1000"])
-    jobs = [job for job in await _jobs(talk, found) if job.elapsed_s]
+    allowed = kind == "account" or talk.sees_wckeys()
+    jobs = [job for job in await _jobs(talk, found) if job.elapsed_s] if allowed else []
     if not grouping:
         grouping = [str(size) for size in sorted({job.cpus for job in jobs if "cpu" in job.tres_alloc})]
         single = True
     else:
         single = False
-    groups = _filled(talk, found, kind, grouping, single, jobs)
+    groups = _filled(talk, found, kind, grouping, single, jobs) if allowed else []
     picked = pick(talk, "job", found.formats or default.split(",")) if len(talk.tres) == 1 else []
     if len(talk.tres) > 1:
         talk.complain(" Job report only supports a single --tres type.\n"

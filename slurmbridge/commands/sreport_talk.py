@@ -95,6 +95,14 @@ class Talk(Conversation):
         self.exit_code = 1
         return Stop(self.reply())
 
+    def sees_wckeys(self) -> bool:
+        """Only operators; others are told so."""
+        record = self.data.users.get(self.session.identity.user_name)
+        if self.session.identity.is_admin or (record is not None and record.admin_level != "None"):
+            return True
+        self.warn("sreport: error: Your user doesn't have privilege to perform this action\n")
+        return False
+
     # --- what all reports print
     def heading(self, title: str, start_s: int, end_s: int, usage_name: str, *, with_length: bool = True) -> None:
         """The lines above a report."""

@@ -17,7 +17,7 @@ from slurmbridge.commands.common import (
     user_name,
 )
 from slurmbridge.slurm import hostlist
-from slurmbridge.slurm.format import ColumnField, ColumnPrinter
+from slurmbridge.slurm.columns import ColumnField, ColumnPrinter
 from slurmbridge.slurm.getopt import OptionTable, long_options
 from slurmbridge.views.records import FAIRSHARE_PARENT, AssociationData
 from slurmbridge.views.session import Reply, Session
@@ -289,11 +289,11 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         said += "Accounts requested:\n" + "".join(f"\t: {name}\n" for name in request.accounts or ["all"])
     fair_tree = not conf.priority.flags & {"NO_FAIR_TREE", "DEPTH_OBLIVIOUS"}
     words = _merge([], request.words) if request.words else _default_words(request, fair_tree)
+    titles = "".join(f"CLUSTER: {name}\n" for name in request.clusters)
     try:
         columns = _columns(words)
     except Stop as stop:
-        raise Stop(replace(stop.reply, stderr=said + stop.reply.stderr)) from None
+        raise Stop(replace(stop.reply, stdout=titles + stop.reply.stdout, stderr=said + stop.reply.stderr)) from None
     printer = ColumnPrinter(columns, parsable=request.parsable, header=request.header)
     text = printer.header_text() + printer.rows(_rows(request, session))
-    titles = "".join(f"CLUSTER: {name}\n" for name in request.clusters)
     return Reply(titles + text, said)

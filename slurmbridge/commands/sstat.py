@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from slurmbridge.commands import sstat_fields
@@ -9,8 +10,8 @@ from slurmbridge.commands.common import VERSION_LINE, Stop, command, records_of
 from slurmbridge.commands.sacct_rows import Stats
 from slurmbridge.commands.scontrol_step import running_steps, step_name
 from slurmbridge.commands.sstat_fields import LiveStep
+from slurmbridge.slurm.columns import ColumnField, ColumnPrinter, UnknownField, pick_column, split_names
 from slurmbridge.slurm.errors import SlurmError
-from slurmbridge.slurm.format import ColumnPrinter, UnknownField, pick_column, split_names
 from slurmbridge.slurm.getopt import OptionTable, Parser, completions, long_options
 from slurmbridge.slurm.selected_step import SelectedStep, StepSpecError, listed_steps
 from slurmbridge.views.records import JobRecord, StepRecord
@@ -71,7 +72,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         return Reply(HELP if "h" in given else USAGE if "usage" in given else _names([one.name for one in table]))
     jobs += _selected(parser.operands[0]) if parser.operands else []
     try:
-        columns = [pick_column(word, table) for word in split_names(given.get("fields") or FIELDS)]
+        columns = _columns(given.get("fields") or FIELDS, table)
     except UnknownField as error:
         raise Stop.error("sstat", f'Invalid field requested: "{error}"') from None
     if not jobs:
@@ -86,6 +87,14 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     parsable = "p" if "p" in given else "P" if "P" in given else ""
     printer = ColumnPrinter(columns, parsable=parsable, delimiter="|", header="n" not in given)
     return Reply(printer.header_text() + printer.rows(rows), "".join(errors))
+
+
+def _columns(text: str, table: Sequence[ColumnField[LiveStep]]) -> list[ColumnField[LiveStep]]:
+    """A width is the field's for all its uses; width 0 is none. Raises UnknownField."""
+    chosen = [(pick_column(word, table), "%" in word) for word in split_names(text)]
+    widths = {column.name: column.width for column, given in chosen if given and column.width}
+    usual = {column.name: column.width for column in table}
+    return [replace(column, width=widths.get(column.name, usual[column.name])) for column, _ in chosen]
 
 
 def _selected(text: str) -> list[SelectedStep]:
@@ -119,13 +128,12 @@ async def _steps(name: SelectedStep, session: Session, *, all_steps: bool, by_no
 
 
 def _jobs(name: SelectedStep, session: Session) -> list[JobRecord]:
-    """The jobs that go by this id: of an array all or the one that is named, of a heterogeneous job the leader's
-    component, whatever offset is named (as Slurm's sstat does)."""
-    found = records_of(session.views, name.job_id)
-    if name.task is not None:
-        return [job for job in found if job.array_task_id == name.task] or [
-            job for job in found if job.array_task_id is None]
-    return [job for job in found if job.het_offset is None or job.job_id == name.job_id]
+    """The jobs that go by this id, whatever task or offset is named: of an array all, of a heterogeneous job the
+    leader's component. (As Slurm's sstat; a step is looked for in the one job of this number.)"""
+    if not name.job_id:
+        return [job for job in session.views.jobs.values() if job.steps]
+    return [job for job in records_of(session.views, name.job_id)
+            if job.job_id == name.job_id or not (job.het_job_id or name.step)]
 
 
 def _row(job: JobRecord, step: StepRecord, live: Mapping[str, Any]) -> LiveStep:
@@ -134,7 +142,7 @@ def _row(job: JobRecord, step: StepRecord, live: Mapping[str, Any]) -> LiveStep:
     special = step.step_id in _SPECIAL
     tres = {} if special else {name: count for name, count in step.tres.items() if name != "billing"}
     return LiveStep(
-        step_name(job, step), tres, tuple(step.nodes), int(live.get("num_tasks", step.num_tasks)),
+        f"{job.job_id}.{step.step_id}", tres, tuple(step.nodes), int(live.get("num_tasks", step.num_tasks)),
         live.get("pids") or {}, int(live.get("cpu_khz", 0)),
         Stats(**live["stats"]) if "stats" in live else nothing, special)
 

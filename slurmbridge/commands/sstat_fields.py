@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from slurmbridge.commands.sacct_rows import Stats
 from slurmbridge.slurm import durations, hostlist, memory
-from slurmbridge.slurm.format import ColumnField
+from slurmbridge.slurm.columns import ColumnField
 
 _NO_COUNT_MS = 0xFFFFFFFFFFFFFFFF
 """What stands for the CPU time of a step that is not measured; Slurm prints it like any other."""

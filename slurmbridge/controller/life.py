@@ -97,6 +97,7 @@ class JobLife:
         full = queueing.free_tasks(self.world, rest) <= 0
         if full != (rest.reason == "JobArrayTaskLimit"):
             queueing.refresh(self.world, rest)
+            self.world.journal.job(rest)
             if states.COMPLETING not in job.flags:             # else a pass follows once its nodes are free
                 self.world.wake()
 
@@ -383,6 +384,7 @@ class JobLife:
             job.preempt_s = job.suspend_s
         if job.job_id in self.world.columns.running and (cause.preempted or self.world.engine.suspended_frees_cores):
             self.world.columns.suspend(job.job_id, returns=cause.preempted)
+            nodes.pause(job, self.world.nodes)
             self.world.wake()
         self.control("suspend", job)
 
@@ -390,6 +392,7 @@ class JobLife:
         self._count_suspension(job, self.world.now())
         if job.job_id in self.world.columns.running:
             self.world.columns.resume(job.job_id)
+            nodes.resume(job, self.world.nodes)
         job.preempt_s = None
         if job.time_limit_min is not None and job.time_limit_min != UNLIMITED_MIN:
             job.end_s = (job.start_s or 0) + job.pre_suspend_s + job.time_limit_min * 60

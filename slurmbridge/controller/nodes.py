@@ -58,15 +58,46 @@ def occupy(job: JobRecord, nodes: Mapping[str, NodeRecord]) -> None:
         node = nodes.get(one.node)
         if node is None:
             continue
-        for core in one.cores:
-            node.core_jobs[core] = node.core_jobs.get(core, 0) + 1
-        _count_cpus(node)
+        _take_cores(node, one)
         node.mem_alloc_mb += one.mem_mb
         for name, indices in one.gres.items():
             node.gres_alloc[name] = tuple(sorted({*node.gres_alloc.get(name, ()), *indices}))
         node.job_ids.add(job.job_id)
         if job.oversubscribe == "USER" or job.request.exclusive == "user":
             node.owner_uid = job.uid
+
+
+def pause(job: JobRecord, nodes: Mapping[str, NodeRecord]) -> None:
+    """A suspended job gives its cores; its memory and devices stay taken."""
+    for one in job.allocation:
+        node = nodes.get(one.node)
+        if node is not None and job.job_id in node.job_ids and job.job_id not in node.paused:
+            node.paused.add(job.job_id)
+            _drop_cores(node, one)
+
+
+def resume(job: JobRecord, nodes: Mapping[str, NodeRecord]) -> None:
+    """The reverse of ``pause``; for one that was not paused, nothing."""
+    for one in job.allocation:
+        node = nodes.get(one.node)
+        if node is not None and job.job_id in node.paused:
+            node.paused.discard(job.job_id)
+            _take_cores(node, one)
+
+
+def _take_cores(node: NodeRecord, one: NodeAllocation) -> None:
+    for core in one.cores:
+        node.core_jobs[core] = node.core_jobs.get(core, 0) + 1
+    _count_cpus(node)
+
+
+def _drop_cores(node: NodeRecord, one: NodeAllocation) -> None:
+    for core in one.cores:
+        if node.core_jobs.get(core, 0) > 1:
+            node.core_jobs[core] -= 1
+        else:
+            node.core_jobs.pop(core, None)
+    _count_cpus(node)
 
 
 def _count_cpus(node: NodeRecord) -> None:
@@ -80,12 +111,10 @@ def vacate(job: JobRecord, nodes: Mapping[str, NodeRecord], now_s: float) -> Non
         node = nodes.get(one.node)
         if node is None or job.job_id not in node.job_ids:
             continue
-        for core in one.cores:
-            if node.core_jobs.get(core, 0) > 1:
-                node.core_jobs[core] -= 1
-            else:
-                node.core_jobs.pop(core, None)
-        _count_cpus(node)
+        if job.job_id in node.paused:
+            node.paused.discard(job.job_id)
+        else:
+            _drop_cores(node, one)
         node.mem_alloc_mb -= one.mem_mb
         for name, indices in one.gres.items():
             left = tuple(index for index in node.gres_alloc.get(name, ()) if index not in indices)

@@ -347,45 +347,35 @@ class Priorities:
                 "tres_run_s": running.get(association_id, {})})
         return rows
 
-    def priority_factors(self, now_s: float, job_ids: Sequence[int] | None = None) -> list[dict[str, Any]]:
-        """sprio's rows by job id and partition, documented at ``Views.priority_factors``."""
-        columns = self.priority_columns(now_s, job_ids)
-        return [dict(zip(columns, row)) for row in zip(*columns.values())]
-
     def priority_columns(self, now_s: float, job_ids: Sequence[int] | None = None) -> dict[str, list[Any]]:
-        """The same by column; factors are those of the last period. Held jobs and those not yet eligible have none."""
+        """sprio's rows by column, documented at ``Views.priority_columns``; factors are those of the last period."""
         self._sync()
         wanted = sorted(self._jobs) if job_ids is None else sorted(set(job_ids) & self._jobs.keys())
-        shown = [job for job in map(self._jobs.__getitem__, wanted) if self._is_shown(job, now_s)]
         jobs, rows = [], []
-        for job in shown:
-            for row in self._table.rows(job.job_id):
-                jobs.append(job)
-                rows.append(row)
+        for job in map(self._jobs.__getitem__, wanted):
+            if self._is_shown(job, now_s):
+                own = self._table.rows(job.job_id)
+                jobs += [job] * len(own)
+                rows += own
         numbers = np.array(rows, np.int64)
         factors = self._factors(numbers, self.computed_s)
-        weights, names = self.weights, list(self._partition_index)
-        priorities: list[int] = factors.priority.tolist()
+        names = list(self._partition_index)
         direct = [job.priority if job.priority_fixed else 0 for job in jobs]
-        fixed = np.array(direct, np.int64) != 0
+        computed = np.array(direct, np.int64) == 0
         columns: dict[str, list[Any]] = {
             "job_id": [job.job_id for job in jobs],
             "partition": [names[index] for index in self._table.partitions_of(numbers)],
             "user": [job.user_name for job in jobs], "uid": [job.uid for job in jobs],
             "account": [job.account for job in jobs], "qos_name": [job.qos for job in jobs],
-            "direct_priority": direct, "site": [job.site_factor for job in jobs],
-            "site_norm": [float(job.site_factor) for job in jobs], "nice": [job.nice for job in jobs],
-            "priority": [given or computed for given, computed in zip(direct, priorities)]}
-        for name, column, weight in (
-                ("age", factors.age, weights.age), ("assoc", factors.assoc, weights.assoc),
-                ("fairshare", factors.fairshare, weights.fairshare), ("jobsize", factors.jobsize, weights.jobsize),
-                ("part", factors.partition, weights.partition), ("qos", factors.qos, weights.qos)):
-            own = np.where(fixed, 0.0, column)
-            columns[name], columns[f"{name}_norm"] = own.tolist(), (own / (weight or 1)).tolist()
-        costs = np.where(fixed[:, None], 0.0, factors.tres).tolist()
-        columns["tres"] = [{name: cost for name, cost in zip(weights.tres, row) if cost} for row in costs]
-        columns["tres_norm"] = [{name: cost / weights.tres[name] for name, cost in row.items()}
-                                for row in columns["tres"]]
+            "direct_priority": direct, "site": [job.site_factor for job in jobs], "nice": [job.nice for job in jobs]}
+        for name, column in (
+                ("age", factors.age), ("assoc", factors.assoc), ("fairshare", factors.fairshare),
+                ("jobsize", factors.jobsize), ("part", factors.partition), ("qos", factors.qos)):
+            columns[name] = np.where(computed, column, 0.0).tolist()
+        costs = list(map(tuple, np.where(computed[:, None], factors.tres, 0.0).tolist()))
+        tres = list(self.weights.tres)
+        by_cost = {row: {name: cost for name, cost in zip(tres, row) if cost} for row in set(costs)}
+        columns["tres"] = list(map(by_cost.__getitem__, costs))
         return columns
 
     def _is_shown(self, job: JobRecord, now_s: float) -> bool:

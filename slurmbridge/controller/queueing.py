@@ -312,9 +312,13 @@ def refresh(world: World, job: JobRecord) -> None:
         if free_tasks(world, job) <= 0:
             if job.priority and not job.dependency:
                 job.reason, job.reason_desc = "JobArrayTaskLimit", ""
+                if job.eligible_s is not None and job.eligible_s <= world.now():
+                    job.eligible_s = None     # what is left becomes eligible when there is room again
             note_wait(job)
         elif job.reason == "JobArrayTaskLimit":
             job.reason = "None"
+            if job.eligible_s is None:
+                job.eligible_s = world.now()
     new = rows(world, job)
     if new:
         world.queue.replace(new)

@@ -50,6 +50,7 @@ def restore_jobs(world: World, jobs: dict[int, JobRecord]) -> list[JobRecord]:
             returns = job.preempt_s is not None and "SUSPEND" in preempt_mode(world, job)
             if phase is Phase.SUSPENDED and (returns or world.engine.suspended_frees_cores):
                 world.columns.start_suspended(running, returns=returns)
+                nodes.pause(job, world.nodes)
             else:
                 world.columns.apply_start(running)
             world.limits.job_started(job)

@@ -144,7 +144,7 @@ def _start_time(update: JobUpdate, value: str) -> None:
     if begin > update.world.now():
         update.fields["eligible_s"] = float(begin)
         if update.job.priority:
-            update.fields.update(reason="BeginTime", start_s=float(begin))
+            update.fields.update(reason="BeginTime", reason_desc="", start_s=float(begin))
     else:
         update.fields["eligible_s"] = None
         if update.job.reason == "BeginTime":

@@ -60,11 +60,6 @@ class ControllerViews:
     def array_tasks(self, array_job_id: int) -> Sequence[JobRecord]:
         return self._world.jobs.array(array_job_id)
 
-    def priority_factors(self, job_ids: Sequence[int] | None = None) -> Sequence[Mapping[str, Any]]:
-        world = self._world
-        world.refresh_priorities()
-        return world.priorities.priority_factors(world.now(), job_ids)
-
     def priority_columns(self, job_ids: Sequence[int] | None = None) -> Mapping[str, Sequence[Any]]:
         world = self._world
         world.refresh_priorities()

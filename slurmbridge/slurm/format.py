@@ -1,4 +1,5 @@
-"""The two output engines of Slurm's list commands, compiled once and then run over thousands of rows.
+"""The output engine of Slurm's list commands, compiled once and then run over thousands of rows. (columns.py has the
+other one.)
 
 **Lists** (squeue, sinfo, sprio): ``-o "%.18i %9P|text"`` and ``-O Name:width,Name:.width,Name:SEP``::
 
@@ -8,21 +9,12 @@
     layout.invalid            # the letters/names that are in no table, for the command's error lines
     text = layout.header() + layout.rows(records)      # every line ends in "\\n"
 
-**Columns** (sacct, sacctmgr, sshare, sreport, sstat): names with ``%width``, prefix matched, headers with dashes, ``+``
-where a value is cut, ``-p``/``-P``/``--delimiter``::
-
-    table = (ColumnField("JobID", 12, lambda row: row.id), ColumnField("NCPUS", 10, …, kind="number"), …)
-    columns = [pick_column(word, table) for word in split_names("jobid%20,state")]     # UnknownField when it is none
-    printer = ColumnPrinter(columns, parsable="" | "p" | "P", delimiter="|", header=True)
-    text = printer.header_text() + printer.rows(records)
-
-A negative width is left-justified in columns. ``value`` returns text (``None`` = unset, shown blank). Widths count
-bytes, as Slurm's do; text that is not UTF-8 is kept with surrogate escapes. Sources: squeue(1), sinfo(1), sacct(1).
+Widths count bytes, as Slurm's do; text that is not UTF-8 is kept with surrogate escapes. Sources: squeue(1), sinfo(1).
 """
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from string import ascii_lowercase, ascii_uppercase
 from typing import Generic, TypeVar
@@ -86,6 +78,7 @@ class ListField(Generic[R]):
     cut: bool = True
     sized: Callable[[R, int], str] | None = None
     nullable: bool = False                    # value may be None: "(null)" as C prints it
+    key: Callable[[R], Hashable] | None = None        # what the text follows from, where many records share it
 
 
 @dataclass(frozen=True)
@@ -138,6 +131,14 @@ def _template(columns: Sequence[ListColumn[R]]) -> str:
     return "".join(parts)
 
 
+def _column_texts(key: Callable[[R], Hashable] | None, cell: Callable[[R], str], records: Sequence[R]) -> list[str]:
+    if key is None:
+        return list(map(cell, records))
+    keys = list(map(key, records))
+    known = {one: cell(record) for one, record in dict(zip(keys, records)).items()}
+    return list(map(known.__getitem__, keys))
+
+
 class ListLayout(Generic[R]):
     """A compiled ``-o``/``-O`` format. ``invalid``: what the format named and the table has not, in order."""
 
@@ -166,12 +167,18 @@ class ListLayout(Generic[R]):
 
     def rows(self, records: Iterable[R]) -> str:
         """All lines, each with its newline."""
-        cells, line = self._cells, self._line
-        lines = [line([cell(record) for cell in cells]) for record in records]
-        return "\n".join(lines) + "\n" if lines else ""
+        found = list(records)
+        return self.table(self.texts(found)) if self.columns else "\n" * len(found)
+
+    def texts(self, records: Sequence[R]) -> list[list[str]]:
+        """The values by column, for ``table``. The records are not looked at after this."""
+        return [_column_texts(column.field.key if column.field else None, cell, records)
+                for column, cell in zip(self.columns, self._cells)] if records else []
 
     def table(self, texts: Sequence[Sequence[str]]) -> str:
-        """All lines, of texts by column (a column of literal text takes blank ones)."""
+        """All lines, each with its newline, of texts by column (a column of literal text takes blank ones)."""
+        if not texts:
+            return ""
         text = "\n".join([*map(self._spec, *texts), ""])
         if text.isascii():
             return text
@@ -190,7 +197,7 @@ class ListLayout(Generic[R]):
 _WIDTH = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")
 
 
-def _atoi(text: str) -> int:
+def width_of(text: str) -> int:
     match = _WIDTH.match(text)
     return max(-WIDEST, min(int(match[0][:20]), WIDEST)) if match else 0
 
@@ -227,7 +234,7 @@ def parse_letters(text: str, table: Sequence[ListField[R]], *, keep_invalid: boo
             continue
         found = by_letter.get(match[3])
         if found is not None:
-            columns.append(ListColumn(found, _atoi(match[2]), match[1] == ".", match[4]))
+            columns.append(ListColumn(found, width_of(match[2]), match[1] == ".", match[4]))
             continue
         invalid.append(match[3])
         if keep_invalid:
@@ -255,142 +262,10 @@ def parse_names(text: str, table: Sequence[ListField[R]], default_width: int = 2
             right = rest.startswith(".")
             rest = rest[1:] if right else rest
             digits = _WIDTH.match(rest)
-            width = _atoi(rest)
+            width = width_of(rest)
             suffix = rest[digits.end():] if digits else rest
         found = by_name.get(name.lower())
         if found is None:
             invalid.append(name)
         columns.append(ListColumn(found, width, right, suffix))
     return ListLayout(columns, invalid)
-
-
-# -------------------------------------------------------------------------------------------------------- columns
-
-
-class UnknownField(ValueError):
-    """A column name that is in no table; ``args[0]`` is the name as Slurm's error line shows it."""
-
-
-@dataclass(frozen=True)
-class ColumnField(Generic[R]):
-    """One column of sacct and kin.
-
-    ``kind``: ``text`` (cut with ``+``), ``number`` (never cut), ``time`` (a date: cut without ``+``) or ``float``
-    (``value`` returns ``repr`` of a double; ``%f``, or ``%e`` where that is too wide). ``at_least``: letters to type.
-    """
-
-    name: str
-    width: int
-    value: Callable[[R], str | None]
-    kind: str = "text"
-    at_least: int = 1
-    aliases: tuple[tuple[str, int], ...] = ()  # further names with the letters that must be typed of each
-
-
-def split_names(text: str) -> list[str]:
-    """The words of a ``-o``/``format=`` list."""
-    return [word for word in (part.strip(" \t\n") for part in text.split(",")) if word]
-
-
-def pick_column(word: str, table: Sequence[ColumnField[R]]) -> ColumnField[R]:
-    """The first column whose name (or alias) begins with the word, in any case; ``%N`` sets the width.
-
-    Raises UnknownField.
-    """
-    name, percent, width_text = word.partition("%")
-    typed = name.lower()
-    for column in table:
-        for known, at_least in ((column.name, column.at_least), *column.aliases):
-            if len(typed) >= min(at_least, len(known)) and known.lower().startswith(typed):
-                return replace(column, width=_atoi(width_text)) if percent else column
-    raise UnknownField(name)
-
-
-def _float_text(text: str, width: int) -> str:
-    value = float(text)
-    plain = f"{value:>{width}f}"
-    if len(plain) <= width:
-        return plain
-    digits = width
-    overflow = len(f"{value:>{width}.{width}e}") - width
-    if overflow > 0:
-        digits -= overflow
-    if digits < 0:                            # C: a negative width justifies left, a negative precision is the default
-        return f"{value:<{-digits}e}"
-    return f"{value:>{max(digits, 1)}.{digits}e}"
-
-
-def _column_cell(column: ColumnField[R]) -> Callable[[str | None], str]:
-    """The text of a value in its column, with the blank behind it."""
-    width, right = abs(column.width), column.width >= 0
-    blank = " " * max(width, 1) + " "
-
-    def shown(text: str) -> str:
-        if column.kind == "number":
-            return text
-        if column.kind == "float":
-            return _float_text(text, width)
-        if byte_length(text) <= width:
-            return text
-        if column.kind == "time":              # strftime has no room: slurm_make_time_str; words are cut
-            return cut_bytes(text, width) if text in ("Unknown", "None", "N/A") else "#" * width
-        return cut_bytes(text, width - 1) + "+" if width else ""
-
-    def cell(text: str | None) -> str:
-        if text is None:
-            return blank if column.kind != "text" or width else " "
-        return fit(shown(text), width, right, cut=False) + " "
-    return cell
-
-
-class ColumnPrinter(Generic[R]):
-    """Prints rows of columns. ``parsable``: "" (aligned), "p" (a delimiter after each) or "P" (between them)."""
-
-    __slots__ = ("columns", "delimiter", "header", "parsable")
-
-    def __init__(self, columns: Sequence[ColumnField[R]], *, parsable: str = "", delimiter: str = "|",
-                 header: bool = True) -> None:
-        self.columns = tuple(columns)
-        self.parsable = parsable
-        self.delimiter = delimiter
-        self.header = header
-
-    def header_text(self) -> str:
-        """The header: one line, or two with the dashes; "" when not wanted."""
-        if not self.header:
-            return ""
-        if self.parsable:
-            line = self.delimiter.join(column.name for column in self.columns)
-            return line + (self.delimiter if self.parsable == "p" else "") + "\n"
-        names = [fit(cut_bytes(c.name, abs(c.width)), abs(c.width), c.width >= 0) + " " for c in self.columns]
-        dashes = ["-" * abs(c.width) + " " for c in self.columns]
-        return "".join(names) + "\n" + "".join(dashes) + "\n"
-
-    def rows(self, records: Iterable[R]) -> str:
-        """All lines, each with its newline."""
-        if self.parsable:
-            getters = [_parsable_cell(column) for column in self.columns]
-            end = (self.delimiter if self.parsable == "p" else "") + "\n"
-            return "".join([self.delimiter.join([get(record) for get in getters]) + end for record in records])
-        cells = [_column_cell(column) for column in self.columns]
-        values = [column.value for column in self.columns]
-        plain = all(column.width and column.kind != "float" for column in self.columns)
-        whole = "".join([f"{{:{'>' if column.width > 0 else '<'}{abs(column.width)}}} " for column in self.columns])
-        spec, length = (whole + "\n").format, sum(abs(column.width) + 1 for column in self.columns) + 1
-        lines = []
-        for record in records:
-            texts = [value(record) for value in values]
-            if plain and None not in texts:
-                line = spec(*texts)
-                if len(line) == length and line.isascii():       # nothing had to be cut
-                    lines.append(line)
-                    continue
-            lines.append("".join([cell(text) for cell, text in zip(cells, texts)]) + "\n")
-        return "".join(lines)
-
-
-def _parsable_cell(column: ColumnField[R]) -> Callable[[R], str]:
-    value = column.value
-    if column.kind == "float":
-        return lambda record: "" if (text := value(record)) is None else f"{float(text):f}"
-    return lambda record: value(record) or ""

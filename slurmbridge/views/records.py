@@ -168,6 +168,11 @@ class JobRecord:
         return sluid_text(self.db_index) if self.db_index else ""
 
     @property
+    def shown_priority(self) -> int:
+        """0 also of a job that an administrator has suspended."""
+        return 0 if self.state == "SUSPENDED" and self.preempt_s is None else self.priority
+
+    @property
     def shown_state(self) -> str:
         """The one word squeue shows: a flag hides the base state."""
         for flag in ("COMPLETING", "CONFIGURING", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUED", "STOPPED",
@@ -232,6 +237,7 @@ class NodeRecord:
     gres_alloc: dict[str, tuple[int, ...]] = field(default_factory=dict)   # "gpu:a100" -> indices in use
     job_ids: set[int] = field(default_factory=set)
     core_jobs: dict[int, int] = field(default_factory=dict)                # core -> jobs that have it
+    paused: set[int] = field(default_factory=set)                          # suspended jobs: their cores are free
     owner_uid: int | None = None
 
     @property

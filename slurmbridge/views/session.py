@@ -98,15 +98,11 @@ class Views(Protocol):
     def array_tasks(self, array_job_id: int) -> Sequence[JobRecord]:
         """All records (pending remainder first) of an array."""
         ...
-    def priority_factors(self, job_ids: Sequence[int] | None = None) -> Sequence[Mapping[str, Any]]:
-        """sprio's rows by job id, one per job and partition: job_id, partition (its name), user, uid, account,
-        qos_name, direct_priority (0: computed; else the fixed priority, and all factors are 0), nice, priority,
-        and for each of
-        site age assoc fairshare jobsize part qos ``<factor>`` (weighted float) and ``<factor>_norm`` (0–1), and
-        ``tres`` / ``tres_norm`` ({"cpu": float, …}). Held jobs and those not yet eligible have no rows."""
-        ...
     def priority_columns(self, job_ids: Sequence[int] | None = None) -> Mapping[str, Sequence[Any]]:
-        """The rows of ``priority_factors`` by column: each of their keys -> its values."""
+        """sprio's rows by column, one row per job and partition, in order of job ids: job_id, partition (its name),
+        user, uid, account, qos_name, direct_priority (0: computed; else the fixed priority, and all factors are 0),
+        site, nice, the weighted factors age assoc fairshare jobsize part qos, and tres ({"cpu": float, …} without
+        zeros; equal rows share one object). Held jobs and those not yet eligible have no rows."""
         ...
     def shares(self) -> Sequence[Mapping[str, Any]]:
         """sshare's rows in tree order: assoc (AssociationRecord), depth, raw_shares (None: root), norm_shares,

@@ -3,17 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from slurmbridge.slurm.format import (
-    ColumnField,
-    ColumnPrinter,
-    ListField,
-    UnknownField,
-    fit,
-    parse_letters,
-    parse_names,
-    pick_column,
-    split_names,
-)
+from slurmbridge.slurm.columns import ColumnField, ColumnPrinter, UnknownField, pick_column, split_names
+from slurmbridge.slurm.format import ListField, fit, parse_letters, parse_names
 
 JOB = ("123456", "batch", "a longer name")
 TABLE = (

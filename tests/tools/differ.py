@@ -4,22 +4,23 @@
 
 The lab (``shared/slurm-lab``) must be up and seeded; slurmbridge starts on the lab's own slurm.conf with the local
 engine. Exit code, standard output and standard error are compared, with times, job ids and blanks masked. A line a
-difference: the words, then what each side said. ``--only N`` puts the N-th line of the seed alone.
+difference: the words, then what each side said. ``--only N`` puts the N-th line of the seed alone. The command
+``show`` is what sacctmgr lists; without commands that change something the jobs stay as they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import pwd
 import random
-import re
 import shlex
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(Path(__file__).parent)]
@@ -27,137 +28,56 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(Path(__file__).parent)]
 import lines  # noqa: E402
 import verb_lines  # noqa: E402
 from sites import BIN  # noqa: E402
+from worlds import Side, new_world  # noqa: E402
 
-WORK = Path("/tmp/differ-work")
-LIMIT_S = 20
 MUTATING = {"scancel", "scontrol", "sacctmgr", "sbatch", "srun", "salloc"}
 
 
-class Side:
-    """One of the two: runs commands, and knows by which ids its world's jobs go."""
-
-    def __init__(self, prefix: list[str], env: dict[str, str]) -> None:
-        self.prefix, self.env = prefix, env
-        self.ids: dict[str, str] = {}
-
-    def start(self, words: list[str], user: str, env: dict[str, str]) -> subprocess.Popen[bytes]:
-        who = pwd.getpwnam(user)
-        as_user = (
-            [] if user == "root" else ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups"]
-        )
-        return subprocess.Popen(
-            [*self.prefix, *as_user, "timeout", "-k", "1", str(LIMIT_S), *self.fill(words)],
-            cwd=WORK,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**self.env, "USER": user, "HOME": str(WORK), **env},
-        )
-
-    def fill(self, words: list[str]) -> list[str]:
-        return [re.sub(r"\{(\w+)\}", lambda m: self.ids.get(m[1], "1"), word) for word in words]
-
-    def run(self, *words: str, user: str = "root") -> str:
-        process = self.start(list(words), user, {})
-        out, err = process.communicate()
-        return (out + err).decode(errors="replace").strip()
-
-    def said(self, process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
-        out, err = process.communicate()
-        return process.returncode, self.mask(out), self.mask(err)
-
-    def mask(self, data: bytes) -> str:
-        text = data.decode(errors="backslashreplace")
-        for name, number in self.ids.items():
-            text = re.sub(rf"(?<![0-9:.]){number}(?![0-9])", name.upper(), text)
-        if "done" in self.ids:
-            text = re.sub(r"(?<![0-9:.])7\d{5}(?![0-9])", lambda m: f"J{int(m[0]) - int(self.ids['done'])}", text)
-        text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text)
-        text = re.sub(
-            r"\b\d\d/\d\d/\d\d\b|\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \w{3} +\d+ \d\d:\d\d(:\d\d)?( \d{4})?", "TIME", text
-        )
-        text = re.sub(r"(\d+-)?(\d+:)+\d\d(\.\d+)?", "SPAN", text)
-        text = re.sub(r"\b(1[78]\d{8})\b", "EPOCH", text)
-        text = re.sub(r"records=\d+", "records=N", text)
-        text = re.sub(r"(?<=[Jj]ob )\d{3,}|(?<=JobId=)\d{3,}|(?<=allocation )\d{3,}", "N", text)
-        text = re.sub(r"s[0-9A-Z]{13}\b", "SLUID", text)
-        text = text.replace("salloc: Waiting for resource configuration\n", "")       # said where a prolog is slow
-        text = re.sub(r"(?<=on nodes )\S+|(?<=Nodes )\S+(?= are ready)", "NODES", text)
-        return re.sub(r"[ -]*\n", "\n", re.sub(r" +", " ", re.sub(r"-{3,}", "---", text)))
-
-
-def new_world(side: Side) -> None:
-    """Jobs in many states, always in the same order."""
-    for line in side.run("squeue", "-h", "-a", "-t", "all", "-o", "%A").split():
-        side.run("scancel", "-Q", line)
-    for name in side.run("scontrol", "show", "reservation", "-o").splitlines():
-        if match := re.match(r"ReservationName=(\S+)", name):
-            side.run("scontrol", "delete", f"ReservationName={match[1]}")
-    side.run("scontrol", "update", "NodeName=ALL", "State=RESUME")
-    for name in ("fz1", "fz2", "fz 3"):
-        side.run("sacctmgr", "-iQ", "delete", "account", name)
-    for name in ("fzu", "nosuch"):
-        side.run("sacctmgr", "-iQ", "delete", "user", name)
-    side.run("sacctmgr", "-iQ", "modify", "account", "root", "set", "RawUsage=0")
-    deadline = time.monotonic() + 20
-    while side.run("squeue", "-h", "-a", "-o", "%i") and time.monotonic() < deadline:
-        time.sleep(0.2)
-
-    def submit(name: str, *words: str) -> None:
-        out = side.run("sbatch", "--parsable", "-J", name, "-q", "scav", "-o", "/dev/null", *words, user="alice")
-        side.ids[name] = out.split(";")[0].splitlines()[0]
-
-    side.ids = {}
-    submit("done", "--wrap", "true")
-    submit("fail", "--wrap", "exit 3")
-    submit("run", "-n", "2", "-t", "1:00:00", "--wrap", "srun sleep 3000 & sleep 3000")
-    submit("held", "-H", "-p", "gpu", "--gres=gpu:1", "--wrap", "true")
-    submit("arr", "-H", "-a", "1-6%2", "--wrap", "true")
-    submit("dep", "-d", f"afterok:{side.ids['run']}", "--wrap", "true")
-    submit("het", "-H", "-N1", ":", "-N2", "--wrap", "true")
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        states = dict(row.split() for row in side.run("squeue", "-h", "-a", "-t", "all", "-o", "%i %T").splitlines())
-        if (
-            states.get(side.ids["done"]) == "COMPLETED"
-            and states.get(side.ids["fail"]) == "FAILED"
-            and states.get(side.ids["run"]) == "RUNNING"
-        ):
-            break
-        time.sleep(0.2)
-    time.sleep(1)
-
-
-ENVIRONMENT = {
+ENVIRONMENT: dict[str, dict[str, str | list[str]]] = {
     "squeue": {
-        "SQUEUE_FORMAT": "%i %j",
-        "SQUEUE_STATES": "all",
-        "SQUEUE_USERS": "nosuch",
-        "SQUEUE_SORT": "x",
-        "SQUEUE_FORMAT2": "jobid,nosuch",
-        "SQUEUE_PARTITION": "gpu",
-        "SLURM_CLUSTERS": "nosuch",
-        "SQUEUE_ALL": "1",
-        "SLURM_TIME_FORMAT": "%s",
-        "SQUEUE_ARRAY": "",
-        "SQUEUE_LICENSES": "x",
-        "SQUEUE_QOS": "nosuch",
+        "SQUEUE_FORMAT": ["%i %j", "%.5x|%Q", "%all", "", "x%", "%z %Z"],
+        "SQUEUE_STATES": ["all", "", "R", "nosuch", "pd,cd"],
+        "SQUEUE_USERS": ["nosuch", "alice", "", "bob,alice"],
+        "SQUEUE_SORT": ["x", "", "-i", "u,-t", "b"],
+        "SQUEUE_FORMAT2": ["jobid,nosuch", "jobid:5,name", "", ":", "all"],
+        "SQUEUE_PARTITION": ["gpu", "", "nosuch,batch"],
+        "SLURM_CLUSTERS": ["nosuch", "lab", ""],
+        "SQUEUE_ALL": ["1", ""],
+        "SLURM_TIME_FORMAT": ["%s", "relative", "", "standard", "%y-%m", "x"],
+        "SLURM_BITSTR_LEN": ["3", "0", "-1", "x", "1000"],
+        "SQUEUE_ARRAY": ["", "1"],
+        "SQUEUE_LICENSES": ["x", ""],
+        "SQUEUE_QOS": ["nosuch", "scav", ""],
+        "SQUEUE_ACCOUNT": ["nosuch", "phys_qcd", ""],
+        "SQUEUE_NAMES": ["nosuch", "run,arr", ""],
+        "SQUEUE_PRIORITY": ["", "1"],
+        "SQUEUE_LOCAL": [""],
+        "SQUEUE_SIBLING": [""],
+        "SQUEUE_FEDERATION": [""],
     },
     "sinfo": {
-        "SINFO_FORMAT": "%n %z",
-        "SINFO_PARTITION": "gpu",
-        "SINFO_SORT": "x",
-        "SINFO_ALL": "1",
-        "SLURM_CLUSTERS": "nosuch",
-        "SLURM_TIME_FORMAT": "relative",
+        "SINFO_FORMAT": ["%n %z", "%all", "", "%5.5n|%.9P", "%b %f %E"],
+        "SINFO_PARTITION": ["gpu", "", "nosuch,batch"],
+        "SINFO_SORT": ["x", "", "N", "-P,t", "#P"],
+        "SINFO_ALL": ["1"],
+        "SINFO_FUTURE": [""],
+        "SINFO_LOCAL": [""],
+        "SINFO_FEDERATION": [""],
+        "SLURM_CLUSTERS": ["nosuch", "lab"],
+        "SLURM_TIME_FORMAT": ["relative", "%s", ""],
     },
     "sacct": {
-        "SACCT_FORMAT": "jobid,nosuch",
-        "SLURM_TIME_FORMAT": "%s",
-        "SLURM_BITSTR_LEN": "3",
-        "SLURM_CLUSTERS": "x",
+        "SACCT_FORMAT": ["jobid,nosuch", "jobid%5,state%3", "", "all", ","],
+        "SLURM_TIME_FORMAT": ["%s", "relative", ""],
+        "SLURM_BITSTR_LEN": ["3", "0", "x"],
+        "SLURM_CLUSTERS": ["x", "lab"],
+        "SACCT_FEDERATION": [""],
+        "SACCT_LOCAL": [""],
     },
-    "sprio": {"SPRIO_FORMAT": "%i", "SLURM_CLUSTERS": "nosuch"},
+    "sprio": {"SPRIO_FORMAT": ["%i", "%.9Y|%u", "", "x"], "SLURM_CLUSTERS": ["nosuch", "lab"], "SPRIO_SIBLING": [""]},
+    "sreport": {"SLURM_CLUSTERS": ["nosuch", "lab"], "SREPORT_CLUSTER": ["x", ""], "SREPORT_TRES": ["cpu", "x", "all"]},
+    "sshare": {"SLURM_CLUSTERS": ["nosuch", "lab"], "SLURM_TIME_FORMAT": ["%s"]},
+    "sacctmgr": {"SLURM_TIME_FORMAT": ["%s", "relative"], "SLURM_CLUSTERS": ["nosuch"]},
     "scancel": {"SCANCEL_ACCOUNT": "nosuch", "SCANCEL_STATE": "x", "SCANCEL_VERBOSE": "1", "SCANCEL_USER": "bob"},
     "sbatch": {
         "SBATCH_TIMELIMIT": "x",
@@ -177,6 +97,7 @@ def line_of(command: str, rng: random.Random) -> tuple[list[str], str, dict[str,
     maker = {
         "scontrol": verb_lines.scontrol_line,
         "sacctmgr": verb_lines.sacctmgr_line,
+        "show": verb_lines.sacctmgr_show_line,
         "sreport": verb_lines.sreport_line,
     }.get(command)
     if maker:
@@ -187,9 +108,11 @@ def line_of(command: str, rng: random.Random) -> tuple[list[str], str, dict[str,
         words = lines.option_line(command, rng)
     user = rng.choice(["root", "root", "alice"])
     env = {}
-    if command in ENVIRONMENT and rng.random() < 0.1:
-        name = rng.choice(list(ENVIRONMENT[command]))
-        env[name] = ENVIRONMENT[command][name]
+    command = words[0]
+    if command in ENVIRONMENT and rng.random() < 0.15:
+        for name in rng.sample(list(ENVIRONMENT[command]), rng.choice([1, 1, 2])):
+            values = ENVIRONMENT[command][name]
+            env[name] = values if isinstance(values, str) else rng.choice(values)
     return words, user, env
 
 
@@ -204,10 +127,10 @@ def main() -> None:
     parser.add_argument(
         "--state", type=Path, default=Path("/tmp/differ-state"), help="slurmbridge's; reused when it serves"
     )
+    parser.add_argument("--fields", action="store_true", help="every field in all sizes, no random lines")
+    parser.add_argument("--record", type=Path, help="put the lab's answers into this file of questions (JSON lines)")
     parser.add_argument("--keep", action="store_true", help="leave slurmbridge running")
     args = parser.parse_args()
-    WORK.mkdir(exist_ok=True)
-    WORK.chmod(0o777)
     lab_env = {
         "PATH": f"{os.environ.get('LAB_PREFIX', '/opt/slurm2511')}/bin:/usr/bin:/bin",
         "SLURM_CONF": f"{args.lab}/etc/slurm.conf",
@@ -223,7 +146,10 @@ def main() -> None:
         "LANG": "C.UTF-8",
         "TZ": "UTC",
     }
-    lab, ours = Side(["nsenter", f"--net=/run/netns/{args.netns}"], lab_env), Side([], our_env)
+    work = Path(f"/tmp/differ-{os.getpid()}")
+    work.mkdir()
+    work.chmod(0o777)
+    lab, ours = Side(["nsenter", f"--net=/run/netns/{args.netns}"], lab_env, work), Side([], our_env, work)
     if not (args.state / "slurmbridge.sock").exists():
         up = subprocess.run(
             [BIN / "slurmbridge", "up", "--state", args.state, "--slurm-conf", args.lab / "etc/slurm.conf"],
@@ -240,6 +166,7 @@ def main() -> None:
         if not args.keep:
             subprocess.run([BIN / "slurmbridge", "down", "--state", args.state], check=False, capture_output=True)
             shutil.rmtree(args.state, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def seed(lab: Path, state: Path, env: dict[str, str]) -> None:
@@ -268,21 +195,34 @@ def _unordered(said: tuple[int, str, str]) -> tuple[int, list[str], str]:
 def compare(args: argparse.Namespace, lab: Side, ours: Side) -> None:
     rng = random.Random(args.seed)
     differing = done = 0
+    readers = MUTATING.isdisjoint(args.commands)
     since_new = None
     began = time.monotonic()
-    for number in range(args.count):
-        command = rng.choice(args.commands)
-        words, user, env = line_of(command, random.Random(rng.random()))
+    asked: list[tuple[list[str], str, dict[str, str]]] = []
+    if args.record:
+        asked = [(one["words"], one["user"], one["env"]) for one in map(json.loads, args.record.open())]
+    elif args.fields:
+        asked = [(words, "root", {}) for command in args.commands for words in lines.every_field(command)]
+    recorded: list[dict[str, Any]] = []
+    for number in range(len(asked) or args.count):
+        if asked:
+            words, user, env = asked[number]
+            command = words[0]
+        else:
+            command = rng.choice(args.commands)
+            words, user, env = line_of(command, random.Random(rng.random()))
+            command = words[0]
         if args.only is not None and number != args.only:
             continue
-        if since_new is None or (since_new >= 50 and command in MUTATING):
+        if since_new is None or (since_new >= 50 and not readers):
             for side in (lab, ours):
-                new_world(side)
+                new_world(side, readers)
             since_new = 0
         since_new += 1
         done += 1
         pair = [side.start(words, user, env) for side in (lab, ours)]
         want, got = [side.said(process) for side, process in zip((lab, ours), pair)]
+        recorded.append({"words": words, "user": user, "env": env, **dict(zip(("rc", "out", "err"), want))})
         if want == got or (command == "sinfo" and _unordered(want) == _unordered(got)):
             continue
         differing += 1
@@ -291,6 +231,8 @@ def compare(args: argparse.Namespace, lab: Side, ours: Side) -> None:
             if one != other:
                 print(f"  {name} lab : {_first_difference(one, other)}\n  {name} ours: {_first_difference(other, one)}")
         sys.stdout.flush()
+    if args.record:
+        args.record.write_text("".join(json.dumps(one) + "\n" for one in recorded))
     print(f"\n{differing} of {done} lines differ, {time.monotonic() - began:.0f} s")
 
 

@@ -160,6 +160,18 @@ JOBS = [
     "{arr}_4-5",
     "*",
     "{dep}",
+    "{susp}",
+    "{throttled}",
+    "{throttled}_3",
+    "{throttled}_5,{throttled}_7",
+    "{hetrun}+1",
+    "{rich}",
+    "{special},{again}",
+    "{killed}.batch",
+    "{killedwaiting}",
+    "{hetrun}+1.batch",
+    "{hetrun}+9",
+    "{run}+0",
 ]
 STATES = [
     "R",
@@ -223,7 +235,7 @@ NODE_STATES = [
     "idle,",
     "planned",
 ]
-NAMES = ["sleeper", "nosuch", "", "sleeper,held", "wrap", "SLEEPER", "a b", "x" * 40]
+NAMES = ["run", "held,rich", "nosuch", "", "sleeper,held", "wrap", "SLEEPER", "a b", "x" * 40]
 SIGNALS = [
     "TERM",
     "SIGTERM",
@@ -277,6 +289,29 @@ SA_FIELDS = (
     "ReservationId Restarts SLUID Start State StdErr StdIn StdOut Submit SubmitLine Suspended SystemComment SystemCPU "
     "Timelimit TimelimitRaw TotalCPU TRESUsageInAve TRESUsageInTot UID User UserCPU WCKey WCKeyID WorkDir nosuch ALL "
     "job jobi max"
+).split()
+
+SA_MORE = (
+    "AveDiskWrite AvePages ConsumedEnergy ConsumedEnergyRaw MaxDiskRead MaxDiskReadNode MaxDiskReadTask MaxDiskWrite "
+    "MaxDiskWriteNode MaxDiskWriteTask MaxPages MaxPagesNode MaxPagesTask MaxRSSTask MaxVMSize MaxVMSizeNode "
+    "MaxVMSizeTask MinCPU MinCPUNode MinCPUTask ReqTRES TRESUsageInMax TRESUsageInMaxNode TRESUsageInMaxTask "
+    "TRESUsageInMin TRESUsageInMinNode TRESUsageInMinTask TRESUsageOutAve TRESUsageOutMax TRESUsageOutMaxNode "
+    "TRESUsageOutMaxTask TRESUsageOutMin TRESUsageOutMinNode TRESUsageOutMinTask TRESUsageOutTot AllocGRES ReqGRES"
+).split()
+STEP_FIELDS = (
+    "StepID StepName StepState ArrayJobID ArrayTaskID ContainerID MemPerTres NodeList NumTasks Partition JobID "
+    "ReqSwitch ResvPorts StartTime TimeLimit TimeUsed UserID UserName CPUFreq NumCPUs Cluster Network"
+).split()
+SHARE_FIELDS = (
+    "Account Cluster EffectvUsage FairShare GrpTRESMins GrpTRESRaw ID LevelFS NormShares NormUsage Partition RawShares "
+    "RawUsage TRESRunMins User nosuch raw eff lev norm grp"
+).split()
+STAT_FIELDS = (
+    "AveCPU AveCPUFreq AveDiskRead AveDiskWrite AvePages AveRSS AveVMSize ConsumedEnergy ConsumedEnergyRaw JobID "
+    "MaxDiskRead MaxDiskReadNode MaxDiskReadTask MaxDiskWrite MaxDiskWriteNode MaxDiskWriteTask MaxPages MaxPagesNode "
+    "MaxPagesTask MaxRSS MaxRSSNode MaxRSSTask MaxVMSize MaxVMSizeNode MaxVMSizeTask MinCPU MinCPUNode MinCPUTask "
+    "Nodelist NTasks Pids ReqCPUFreq ReqCPUFreqMin ReqCPUFreqMax ReqCPUFreqGov TRESUsageInAve TRESUsageInMax "
+    "TRESUsageInMaxNode TRESUsageInMaxTask TRESUsageInMin TRESUsageInTot TRESUsageOutAve TRESUsageOutTot nosuch"
 ).split()
 
 
@@ -464,7 +499,7 @@ TABLES: dict[str, list[tuple[str, str, Kind]]] = {
         ("noconvert", "", None),
         ("units", "", _one(UNITS)),
         ("noheader", "n", None),
-        ("format", "o", _fields(SA_FIELDS, _percent_size)),
+        ("format", "o", _fields(SA_FIELDS + SA_MORE, _percent_size)),
         ("parsable", "p", None),
         ("parsable2", "P", None),
         ("qos", "q", qos),
@@ -517,8 +552,7 @@ TABLES: dict[str, list[tuple[str, str, Kind]]] = {
             "format",
             "o",
             _fields(
-                "Account Cluster EffectvUsage FairShare GrpTRESMins GrpTRESRaw ID LevelFS NormShares "
-                "NormUsage Partition RawShares RawUsage TRESRunMins User nosuch raw".split(),
+                SHARE_FIELDS,
                 _percent_size,
             ),
         ),
@@ -538,7 +572,7 @@ TABLES: dict[str, list[tuple[str, str, Kind]]] = {
         (
             "format",
             "o",
-            _fields("AveCPU AveRSS JobID MaxRSS NTasks nosuch Nodelist TRESUsageInAve".split(), _percent_size),
+            _fields(STAT_FIELDS, _percent_size),
         ),
     ],
     "scancel": [
@@ -659,3 +693,43 @@ def option_line(command: str, rng: Random) -> Line:
     if rng.random() < 0.03:
         words.append(rng.choice(["--", "-", "-?", "-9", "--=", "---"]))
     return [command, *words, *operands] if rng.random() < 0.8 else [command, *operands, *words]
+
+
+# ---------------------------------------------------------------------------------------------------- every field
+
+_LETTER_SIZES = ("", "3", ".3", "30", ".30", "0", ".0")
+_NAME_SIZES = ("", ":|", ":3|", ":.3|", ":30|", ":.30|", ":0|", ":-4|")
+_COLUMN_SIZES = ("", "%3", "%-3", "%30", "%-30", "%0", "%1")
+
+
+def every_field(command: str) -> list[Line]:
+    """One line for each field of a reader, in all sizes, with the options that change what fields say."""
+    result: list[Line] = []
+
+    def letters(option: str, known: str, *more: list[str]) -> None:
+        for letter in dict.fromkeys(known):
+            text = "".join(f"%{size}{letter}|" for size in _LETTER_SIZES)
+            result.extend([command, *words, option, text] for words in more)
+
+    def names(option: str, known: list[str], sizes: tuple[str, ...], *more: list[str]) -> None:
+        for name in dict.fromkeys(known):
+            text = ",".join(name + size for size in sizes)
+            result.extend([command, *words, option, text] for words in more)
+
+    if command == "squeue":
+        letters("-o", SQ_LETTERS, ["-a", "-r", "-t", "all"], ["-s"])
+        names("-O", SQ_FIELDS + STEP_FIELDS, _NAME_SIZES, ["-a", "-t", "all", "--expand-patterns"], ["-s"])
+        letters("-S", SQ_LETTERS, *[["-a", "-t", "all", "-o", "%i %P %t %T %p %S", *more] for more in ([], ["-s"])])
+    elif command == "sinfo":
+        letters("-o", SQ_LETTERS, ["-N"], ["-a", "-e"], ["-R"])
+        names("-O", SI_FIELDS, _NAME_SIZES, ["-N"], ["-a"], ["-e", "--noconvert"])
+    elif command == "sprio":
+        letters("-o", SQ_LETTERS, [], ["-w"], ["-n"])
+        letters("-S", SQ_LETTERS, ["-l"])
+    elif command == "sacct":
+        names("-o", SA_FIELDS + SA_MORE, _COLUMN_SIZES, ["-a"], ["-aXP"], ["-aD", "--noconvert"])
+    elif command in ("sshare", "sstat"):
+        fields = {"sshare": SHARE_FIELDS, "sstat": STAT_FIELDS}[command]
+        more = {"sshare": (["-a"], ["-lPa"], ["-m"]), "sstat": (["-aj", "{run}"], ["-aPj", "{run}"])}[command]
+        names("-o", fields, _COLUMN_SIZES, *more)
+    return result

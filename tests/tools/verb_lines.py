@@ -545,8 +545,22 @@ _CONDITIONS = [
 ]
 
 
-def sacctmgr_line(rng: Random) -> Line:
-    flags = rng.choice(
+def sacctmgr_show_line(rng: Random) -> Line:
+    """What sacctmgr lists."""
+    what = rng.choice(list(_LIST))
+    words = [rng.choice(_CONDITIONS) for _ in range(rng.choice([0, 0, 1, 1, 2, 3]))]
+    if rng.random() < 0.5:
+        names = [*_LIST[what].split(","), "x", "ID", "Cluster", "Flags", "MaxJobs", "Account%30", "User%-5", "User%0",
+                 "nosuch%3", "%"]
+        words.append(
+            rng.choice(["format=", "format=", "Format=", "o=", "fields="])
+            + ",".join(rng.choice(names) for _ in range(rng.randint(1, 4)))
+        )
+    return ["sacctmgr", *_manager_flags(rng), _verb(rng, rng.choice(["show", "list"])), _verb(rng, what), *words]
+
+
+def _manager_flags(rng: Random) -> Line:
+    return rng.choice(
         [["-i"]] * 5
         + [
             ["-iQ"],
@@ -565,20 +579,13 @@ def sacctmgr_line(rng: Random) -> Line:
             ["--nohea"],
         ]
     )
+
+
+def sacctmgr_line(rng: Random) -> Line:
+    flags = _manager_flags(rng)
     chance = rng.random()
     if chance < 0.45:
-        what = rng.choice(list(_LIST))
-        words = []
-        for _ in range(rng.choice([0, 0, 1, 1, 2, 3])):
-            words.append(rng.choice(_CONDITIONS))
-        if rng.random() < 0.5:
-            names = [*_LIST[what].split(","), "x", "ID", "Cluster", "Flags", "MaxJobs", "Account%30",
-                     "User%-5", "User%0", "nosuch%3", "%"]
-            words.append(
-                rng.choice(["format=", "format=", "Format=", "o=", "fields="])
-                + ",".join(rng.choice(names) for _ in range(rng.randint(1, 4)))
-            )
-        return ["sacctmgr", *flags, _verb(rng, rng.choice(["show", "list"])), _verb(rng, what), *words]
+        return sacctmgr_show_line(rng)
     what = rng.choice(
         [
             "account",
