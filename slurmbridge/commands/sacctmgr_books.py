@@ -10,7 +10,7 @@ from slurmbridge.commands.sacctmgr_lists import show
 from slurmbridge.commands.sacctmgr_modify import DENIED, deny
 from slurmbridge.commands.sacctmgr_rows import Row
 from slurmbridge.commands.sacctmgr_talk import Talk
-from slurmbridge.commands.sacctmgr_words import Word, name_list, number, refuse_operator, split_word
+from slurmbridge.commands.sacctmgr_words import Word, name_list, numbers, refuse_operator, split_word
 from slurmbridge.slurm import durations, errors
 from slurmbridge.slurm.columns import UnknownField
 from slurmbridge.slurm.version import SLURM_VERSION
@@ -24,17 +24,6 @@ def take_time(talk: Talk, text: str) -> int | None:
     except durations.TimeSpecError as error:
         talk.warn(f"{error}\n")
         return None
-
-
-def numbers(talk: Talk, text: str, what: str) -> list[int]:
-    found = []
-    for part in name_list(text):
-        value = number(talk, part, what)
-        if value is False or value is None:
-            talk.exit_code = 1
-        else:
-            found.append(value)
-    return found
 
 
 def _take_time(talk: Talk, word: Word, span: dict[str, int | None]) -> bool:

@@ -9,7 +9,15 @@ from slurmbridge.commands.sacctmgr_lists import show
 from slurmbridge.commands.sacctmgr_modify import DENIED, deny
 from slurmbridge.commands.sacctmgr_rows import Row
 from slurmbridge.commands.sacctmgr_talk import COMMIT, Talk
-from slurmbridge.commands.sacctmgr_words import Word, name_list, number, refuse_operator, split_word, strip_quotes
+from slurmbridge.commands.sacctmgr_words import (
+    Word,
+    name_list,
+    number,
+    numbers,
+    refuse_operator,
+    split_word,
+    strip_quotes,
+)
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.views.records import ResourceRecord
@@ -73,7 +81,7 @@ class _Asked:
         elif word.named("Descriptions", 1):
             self.where.setdefault("description", []).extend(name_list(text))
         elif word.named("Ids", 1):
-            self.where.setdefault("id", []).extend(name_list(text))
+            self.where.setdefault("id", []).extend(map(str, numbers(talk, text, "RES ID")))
         elif word.named("Allowed", 1) or word.named("PercentAllowed", 1):
             self.where.setdefault("allowed", []).extend(name_list(text))
         elif word.named("ServerType", 7):

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from slurmbridge.commands.common import wckey_asked
-from slurmbridge.commands.sacctmgr_books import numbers, take_time
+from slurmbridge.commands.sacctmgr_books import take_time
 from slurmbridge.commands.sacctmgr_fields import matches
 from slurmbridge.commands.sacctmgr_modify import deny
 from slurmbridge.commands.sacctmgr_rows import Row
 from slurmbridge.commands.sacctmgr_talk import Talk
-from slurmbridge.commands.sacctmgr_words import name_list, refuse_operator, split_word
+from slurmbridge.commands.sacctmgr_words import name_list, numbers, refuse_operator, split_word
 from slurmbridge.slurm.columns import ColumnField, split_names
 from slurmbridge.slurm.memory import leading_int
 

@@ -86,6 +86,18 @@ def number(talk: Talk, text: str, what: str) -> int | bool | None:
     return None if value < 0 else value
 
 
+def numbers(talk: Talk, text: str, what: str) -> list[int]:
+    """The whole numbers of a list; what is none is said and left out."""
+    found = []
+    for part in name_list(text):
+        value = number(talk, part, what)
+        if value is False or value is None:
+            talk.exit_code = 1
+        else:
+            found.append(value)
+    return found
+
+
 def real(talk: Talk, text: str, what: str) -> float | bool | None:
     """A number; None clears; False: none (said so)."""
     meat = strip_quotes(text)
