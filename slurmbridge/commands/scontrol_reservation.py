@@ -220,7 +220,8 @@ def reservation_text(call: Call, record: ReservationRecord) -> str:
     lines += [f"  NodeName={name} CoreIDs={_ranges(record.cores[name])}"
               for name in record.nodes if name in record.cores]
     tres = [f"{name}={count}" for name, count in record.tres.items() if count]
-    tres += [f"license/{part.strip().replace(':', '=')}" for part in record.licenses.split(",") if part.strip()]
+    tres += [f"license/{part.strip().replace(':', '=')}" for part in record.licenses.split(",")
+             if f"license/{part.strip().partition(':')[0]}" in call.session.views.conf.accounting_storage_tres]
     active = start <= now <= end
     delay = durations.format_seconds(record.max_start_delay_s) if record.max_start_delay_s else "(null)"
     lines += [

@@ -11,11 +11,9 @@ from slurmbridge.views.session import Identity
 
 
 def hold(world: World, job: JobRecord, caller: Identity, *, user_hold: bool) -> None:
-    """Raises SlurmError where the job is over or runs."""
+    """A job that runs is held as well: it waits when it is requeued. Raises SlurmError where the job is over."""
     if job.state in states.FINISHED:
         raise SlurmError(errors.ESLURM_JOB_FINISHED)
-    if job.state != states.PENDING:
-        raise SlurmError(errors.ESLURM_JOB_NOT_PENDING)
     by_admin = is_operator(caller, world) and not user_hold
     if job.priority == 0 and not is_operator(caller, world):
         return
@@ -23,51 +21,56 @@ def hold(world: World, job: JobRecord, caller: Identity, *, user_hold: bool) -> 
     job.partition_priorities = {}
     job.priority_fixed = False
     job.held_by_admin = by_admin
-    job.reason, job.reason_desc = ("JobHeldAdmin" if by_admin else "JobHeldUser"), ""
-    job.start_s, job.sched_nodes, job.accrue_s = None, "", None
-    queueing.refresh(world, job)
+    job.reason, job.reason_desc = held_reason(job), ""
+    if job.state == states.PENDING:
+        job.start_s, job.sched_nodes, job.accrue_s = None, "", None
+        queueing.refresh(world, job)
     world.journal.job(job)
 
 
+def held_reason(job: JobRecord) -> str:
+    return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
+
+
 def release(world: World, job: JobRecord, caller: Identity) -> None:
-    """Raises SlurmError: over, running, or held by an administrator."""
+    """A requeued job still waits until its delay is over. Raises SlurmError: over, or held by an administrator."""
     if job.state in states.FINISHED:
         raise SlurmError(errors.ESLURM_JOB_FINISHED)
-    if job.state != states.PENDING:
-        raise SlurmError(errors.ESLURM_JOB_NOT_PENDING)
     if job.priority != 0:
         return
     if job.held_by_admin and not is_operator(caller, world):
         raise SlurmError(errors.ESLURM_ACCESS_DENIED)
     job.held_by_admin = False
+    if states.SPECIAL_EXIT in job.flags:
+        job.exit_status = 0
     job.flags -= {states.SPECIAL_EXIT, states.REQUEUE_HOLD}
     job.reason, job.reason_desc = "None", ""
     job.priority = 1
     job.priority_fixed = False
+    if job.state != states.PENDING:
+        world.journal.job(job)
+        return
+    if job.restarts and job.eligible_s is not None and job.eligible_s > world.now():
+        job.reason = "BeginTime"
     queueing.becomes_eligible(world, job)
     world.judge(job)
     world.journal.job(job)
-    world.wake()
+    world.wake_later()
 
 
 def set_priority(world: World, job: JobRecord, caller: Identity, priority: int) -> None:
-    """scontrol update Priority=N. 0 holds; users may only lower theirs."""
+    """scontrol update Priority=N. 0 holds; users may only lower theirs; a held job is to be released first."""
     if priority == 0:
         hold(world, job, caller, user_hold=False)
         return
-    if job.state != states.PENDING:
-        raise SlurmError(errors.ESLURM_JOB_NOT_PENDING)
-    if not is_operator(caller, world) and (job.priority == 0 or priority > job.priority):
+    if job.state in states.FINISHED:
+        raise SlurmError(errors.ESLURM_JOB_FINISHED)
+    if job.priority == 0:
+        raise SlurmError(errors.ESLURM_JOB_HELD)
+    if not is_operator(caller, world) and priority > job.priority:
         raise SlurmError(errors.ESLURM_ACCESS_DENIED)
-    was_held = job.priority == 0
     job.priority, job.priority_fixed = priority, True
     job.partition_priorities = {}
-    if was_held:
-        job.held_by_admin = False
-        job.flags -= {states.SPECIAL_EXIT, states.REQUEUE_HOLD}
-        job.reason, job.reason_desc = "None", ""
-        queueing.becomes_eligible(world, job)
-        world.judge(job)
     queueing.refresh(world, job)
     world.journal.job(job)
-    world.wake()
+    world.wake_later()

@@ -6,10 +6,11 @@ must not happen before it is durable (starting processes) is handed to ``pending
 from __future__ import annotations
 
 import secrets
+import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from slurmbridge.controller import dependencies, magnets, nodes, queueing, wckeys
+from slurmbridge.controller import dependencies, holds, magnets, nodes, queueing, wckeys
 from slurmbridge.controller.preemption_rules import exempt_until_s
 from slurmbridge.controller.transitions import BY_EXIT, KEEP, Event, Phase, Refusal, phase_of, rule_for, state_by_exit
 from slurmbridge.controller.world import World
@@ -177,6 +178,8 @@ class JobLife:
         elif event is Event.CANCEL:
             job.killed_by_uid = cause.uid
             job.reason = "None"
+            if job.het_offset:                # it has no script that would tell
+                job.exit_status = signal.SIGTERM
         elif event is Event.TIME_OUT:
             job.reason = "TimeLimit"
         elif event is Event.DEADLINE:
@@ -327,6 +330,8 @@ class JobLife:
         if job.priority != 0:
             job.reason = "BeginTime"
             job.start_s = job.eligible_s
+        elif job.reason == "None":
+            job.reason = holds.held_reason(job)
         queueing.enter(world, job)
         world.limits.job_entered_queue(job)
 

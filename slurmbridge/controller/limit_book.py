@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from slurmbridge.controller.jobs import tasks_of
 from slurmbridge.controller.relative_qos import absolute
 from slurmbridge.fairshare.usage import run_seconds_left
+from slurmbridge.scheduling.facts import FOREVER_S
+from slurmbridge.scheduling.limit_pass import LimitPass
 from slurmbridge.scheduling.limits import Group, LimitBook, Limits, Subject, Usage
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.slurm.settings import SlurmConf
@@ -73,6 +75,15 @@ class LimitBooks:
             return -1
         self._sync()
         return self._subject(job, partition, qos)
+
+    def holds_back(self, job: JobRecord, partition: str) -> bool:
+        """Whether a limit keeps the job waiting now, whatever nodes it would get."""
+        if not self.enforced:
+            return False
+        subject = self.subject(job, partition)
+        minutes = job.time_limit_min
+        limit_s = FOREVER_S if minutes is None or minutes == UNLIMITED_MIN else minutes * 60
+        return bool(LimitPass(self._book, ()).before_selection(subject, limit_s, time_waived=job.time_waived))
 
     def chain(self, association_id: int) -> list[AssociationRecord]:
         """The association and all above it."""

@@ -116,7 +116,7 @@ class NodeUpdates:
         self._world.node_changed(node)
         self._world.nodes_returned |= nodes.is_available(node)
         queueing.nodes_changed(self._world)
-        self._world.wake()
+        self._world.wake_later()
 
     @staticmethod
     def restore(node: NodeRecord, settings: Mapping[str, object]) -> None:

@@ -406,7 +406,7 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
             if word == "PartitionConfig" and "," in job.partition:
                 too_small = True
                 continue
-            if answer.node_count:
+            if answer.node_count and not world.limits.holds_back(job, name):
                 size_requested(world, job, answer.node_count)
             if job.reason == "None":
                 job.reason, job.reason_desc = word, answer.description

@@ -196,12 +196,10 @@ def _nice(update: JobUpdate, value: str) -> None:
 
 def _priority(update: JobUpdate, value: str) -> None:
     priority = update.number(value)
-    if priority and update.job.priority == 0 and update.job.state == states.PENDING:
+    if priority and update.job.priority == 0:
         raise SlurmError(errors.ESLURM_JOB_HELD)
-    if priority and not is_operator(update.caller, update.world) and (
-            update.job.priority == 0 or priority > update.job.priority):
+    if priority > update.job.priority and not is_operator(update.caller, update.world):
         raise SlurmError(errors.ESLURM_ACCESS_DENIED)
-    update.pending()
     update.after.append(lambda: holds.set_priority(update.world, update.job, update.caller, priority))
 
 
@@ -216,6 +214,8 @@ def _requeue(update: JobUpdate, value: str) -> None:
 
 
 def _throttle(update: JobUpdate, value: str) -> None:
+    if update.job.state in states.FINISHED:
+        raise SlurmError(errors.ESLURM_JOB_FINISHED)
     update.fields["array_max_running"] = update.number(value)
 
 

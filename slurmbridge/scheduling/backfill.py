@@ -229,6 +229,9 @@ class _Backfill:
                 outcome = self._preempt(job, ~usable, victims)
                 if outcome is not None:
                     return outcome, counted
+                sooner = with_features(self.future.without(victims), question, usable, window, job.features)
+                if sooner is not None and sooner.start_s > self.now_s:
+                    answer = sooner           # it is promised what it will get with those that it may preempt gone
             if answer is None:
                 if job.now_only or not later_s:
                     return "", counted

@@ -69,13 +69,11 @@ def _lasts_s(state: PassState) -> IntArray:
 
 
 def _may_begin(state: PassState, shape: Shape) -> bool:
-    """Whether the first of its reservations is there and active (always without one)."""
-    if shape.reservation is None:
-        return True
-    first = next(iter(named(state.snapshot.reservations, shape.reservation)), None)
-    if first is None or first.flex:
-        return first is not None
-    return first.start_s <= state.snapshot.now_s <= first.end_s and bool(first.nodes or first.any_nodes)
+    """Whether one of its reservations is there and active (always without one)."""
+    now_s = state.snapshot.now_s
+    return shape.reservation is None or any(
+        one.flex or (one.start_s <= now_s <= one.end_s and bool(one.nodes or one.any_nodes))
+        for one in named(state.snapshot.reservations, shape.reservation))
 
 
 def _shape_reason(state: PassState, columns: ClusterColumns, partition: int, shape: int,

@@ -6,7 +6,8 @@ made from sums over all shares and remembered, and so is what each node could th
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -76,6 +77,7 @@ class Future:
         self._earliest: Earliest | None = None
         self._able: dict[tuple[int, int], int] = {}
         self._uses = _Uses()
+        self._emptied: dict[tuple[tuple[int, ...], int], Future] = {}
         self._build(list(state.running.values()))
 
     def _build(self, jobs: list[RunningJob]) -> None:
@@ -121,6 +123,18 @@ class Future:
             (self.shares, self.cells, self.devices), found))
         if _special(self.columns, job):
             self.special.append(job)
+
+    def without(self, victims: Sequence[RunningJob]) -> Future:
+        """The future of a job for which these are preempted."""
+        key = tuple(victim.job_id for victim in victims), len(self.starts)
+        found = self._emptied.get(key)
+        if found is None:
+            use, gone = self.state.use.copy(), set(key[0])
+            for victim in victims:
+                release(self.columns, use, victim)
+            rest = {number: job for number, job in self.state.running.items() if job.job_id not in gone}
+            found = self._emptied[key] = Future(replace(self.state, use=use, running=rest))
+        return found
 
     def overlapping(self, nodes: BoolArray) -> BoolArray:
         """Jobs that hold any of the nodes."""

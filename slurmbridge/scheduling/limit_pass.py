@@ -45,7 +45,7 @@ class LimitPass:
     def __init__(self, book: LimitBook, running: Iterable[RunningJob]) -> None:
         self._book = book
         self._added: dict[Scope, _Added] = {}
-        if any("node" in getattr(group.limits, rule) for group in book.groups for rule in _NODE_RULES):
+        if running and any("node" in getattr(group.limits, rule) for group in book.groups for rule in _NODE_RULES):
             for job in running:
                 if job.subject >= 0:
                     for scope in self._scopes(book.subjects[job.subject]):

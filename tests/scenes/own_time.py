@@ -95,6 +95,9 @@ class ScriptedEngine(SimulatedEngine):
 
     async def launch(self, order: LaunchOrder) -> None:
         job = order.job
+        if job.het_offset:                    # lasts as long as the first component
+            await super().launch(order)
+            return
         request = replace(job.request, script=scripted(job.request.script or "", {
             "SLURM_JOB_ID": str(job.job_id), "SLURM_RESTART_COUNT": str(job.restarts),
             **({} if job.array_task_id is None else {"SLURM_ARRAY_TASK_ID": str(job.array_task_id)})}))
