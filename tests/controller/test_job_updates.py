@@ -121,7 +121,8 @@ def test_what_came_before_a_refused_key_stays() -> None:
 AT_ANY_TIME = {
     "comment", "admincomment", "systemcomment", "extra", "name", "wckey", "timelimit", "endtime", "qos",
     "nice", "requeue", "sitefactor", "container", "burstbuffer", "clusterfeatures", "clusters", "mailuser",
-    "mailtype", "licenses", "mcslabel", "resetaccruetime", "arraytaskthrottle", "reboot"}
+    "mailtype", "licenses", "mcslabel", "resetaccruetime", "arraytaskthrottle", "reboot",
+    "priority"}
 
 
 def test_keys_of_waiting_jobs_only() -> None:
