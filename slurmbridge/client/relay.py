@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 CONNECT_S = 10.0
+RESTART_WAIT_S = 3.0
 MAX_HEAD = 16 << 10
 CHUNK = 256 << 10
 
@@ -71,6 +72,18 @@ async def _upstream(options: RelayOptions, uid: int, gid: int) -> tuple[asyncio.
     return reader, writer
 
 
+async def _patient(options: RelayOptions, uid: int, gid: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """The same; a controller that is being restarted is waited for."""
+    deadline = asyncio.get_running_loop().time() + RESTART_WAIT_S
+    while True:
+        try:
+            return await _upstream(options, uid, gid)
+        except ConnectionError:
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+        await asyncio.sleep(0.2)
+
+
 async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
     """Bytes one way until their source ends; a slow target stops the source."""
     with contextlib.suppress(OSError, ssl.SSLError):
@@ -83,7 +96,7 @@ async def _serve(options: RelayOptions, reader: asyncio.StreamReader, writer: as
     uid, gid = peer_of(writer.get_extra_info("socket"))
     try:
         async with asyncio.timeout(2 * CONNECT_S):
-            up_reader, up_writer = await _upstream(options, uid, gid)
+            up_reader, up_writer = await _patient(options, uid, gid)
     except (Refused, OSError, TimeoutError, ssl.SSLError, ValueError) as error:
         print(f"uid {uid}: {error or type(error).__name__}", flush=True)
         writer.transport.abort()
