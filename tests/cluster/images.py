@@ -117,6 +117,8 @@ def controller_image(folder: Path) -> Path:
             shutil.copytree(packages / name, site / name, ignore=shutil.ignore_patterns("tests", "*.a"))
         elif (packages / name).exists():
             shutil.copy(packages / name, site / name)
+    for info in packages.glob("psycopg*.dist-info"):       # it asks for its own version
+        shutil.copytree(info, site / info.name)
     source = tree / "opt/slurmbridge"
     for part in ("slurmbridge", "schedulers"):
         shutil.copytree(root / part, source / part, ignore=shutil.ignore_patterns("__pycache__"))
