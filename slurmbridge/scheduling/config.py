@@ -37,7 +37,6 @@ def settings_of(conf: SlurmConf) -> SchedulerSettings:
         bf_allow_magnetic_slot="bf_allow_magnetic_slot" in given,
         bf_one_resv_per_job="bf_one_resv_per_job" in given,
         bf_busy_nodes="bf_busy_nodes" in given,
-        bf_running_job_reserve="bf_running_job_reserve" in given,
         bf_window_linear_s=number("bf_window_linear", 0, 1),
         sched_max_job_start=number("sched_max_job_start", 0),
         bf_continue="bf_continue" in given,

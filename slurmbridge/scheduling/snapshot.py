@@ -84,7 +84,6 @@ class SchedulerSettings:
     bf_job_part_count_reserve: int = 0
     bf_one_resv_per_job: bool = False
     bf_busy_nodes: bool = False
-    bf_running_job_reserve: bool = False
     bf_window_linear_s: int = 0               # 0: windows of ended jobs double instead
     sched_max_job_start: int = 0
     bf_continue: bool = False

@@ -5,11 +5,11 @@ HONOURED = frozenset({
     "assoc_limit_stop", "batch_sched_delay", "bf_busy_nodes", "bf_continue", "bf_interval", "bf_job_part_count_reserve",
     "bf_max_job_array_resv", "bf_max_job_assoc", "bf_max_job_part", "bf_max_job_start", "bf_max_job_test",
     "bf_max_job_user", "bf_max_job_user_part", "bf_min_age_reserve", "bf_min_prio_reserve", "bf_node_space_size",
-    "bf_allow_magnetic_slot", "bf_one_resv_per_job", "bf_resolution", "bf_running_job_reserve", "bf_window",
-    "bf_window_linear",
-    "ignore_prefer_validation", "max_array_tasks", "max_script_size", "max_submit_line_size", "max_switch_wait",
-    "pack_serial_at_end", "partition_job_depth", "preempt_reorder_count", "preempt_strict_order",
-    "preempt_youngest_first", "requeue_delay", "salloc_wait_nodes", "sched_interval", "sched_max_job_start"})
+    "bf_allow_magnetic_slot", "bf_one_resv_per_job", "bf_resolution", "bf_window", "bf_window_linear",
+    "enable_user_top", "ignore_prefer_validation", "max_array_tasks", "max_script_size",
+    "max_submit_line_size", "max_switch_wait", "pack_serial_at_end", "partition_job_depth", "preempt_reorder_count",
+    "preempt_strict_order", "preempt_youngest_first", "requeue_delay", "salloc_wait_nodes", "sched_interval",
+    "sched_max_job_start"})
 
 _WHOLE = "passes are not cut short: each looks at all that it would look at"
 _AT_ONCE = "a change is followed by a pass at once, bounded by the length of the last one"
@@ -22,6 +22,7 @@ _MEANINGS = {
     "bf_licenses": "backfill looks at the licenses that are free now, not at those that will be",
     "bf_max_time": _WHOLE, "bf_yield_interval": _WHOLE, "bf_yield_rpc_cnt": _WHOLE, "bf_yield_sleep": _WHOLE,
     "max_rpc_cnt": _WHOLE, "max_sched_time": _WHOLE, "build_queue_timeout": _WHOLE,
+    "bf_running_job_reserve": "nodes of running jobs are busy until their time limits, with no reservation beside that",
     "bf_topopt_enable": "no start is put off for a better place in the topology",
     "bf_topopt_iterations": "no start is put off for a better place in the topology",
     "correspond_after_task_cnt": "aftercorr dependencies have no limit of array tasks",
@@ -34,7 +35,6 @@ _MEANINGS = {
     "enable_hetjob_steps": "it is so",
     "disable_job_shrink": "running jobs may give up nodes",
     "enable_job_state_cache": "squeue is always answered from memory",
-    "enable_user_top": "scontrol top checks who calls and moves nothing",
     "extra_constraints": "--extra is kept and shown, it constrains nothing",
     "Ignore_NUMA": "each node is one NUMA node",
     "ignore_constraint_validation": "a job whose features no node has is refused",
