@@ -12,7 +12,7 @@ from slurmbridge.api.callers import Caller, is_live
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.settings import SlurmConf
-from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord
+from slurmbridge.views.records import AssociationData, JobRecord, NodeRecord, PartitionRecord, ResourceRecord
 from slurmbridge.views.session import Acts, Identity, Views
 
 COMMANDS = frozenset({"squeue", "scancel", "scontrol", "sacct", "sstat", "srun", "salloc", "sbatch", "sattach",
@@ -51,6 +51,10 @@ class JobViews:
 
     @property
     def reservations(self) -> Mapping[str, Any]:
+        return {}
+
+    @property
+    def resources(self) -> Mapping[str, ResourceRecord]:
         return {}
 
     @property

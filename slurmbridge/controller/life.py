@@ -178,7 +178,7 @@ class JobLife:
         elif event is Event.CANCEL:
             job.killed_by_uid = cause.uid
             job.reason = "None"
-            if job.het_offset:                # it has no script that would tell
+            if job.het_offset and not any(name.isdigit() for name in job.steps):   # nothing there tells
                 job.exit_status = signal.SIGTERM
         elif event is Event.TIME_OUT:
             job.reason = "TimeLimit"

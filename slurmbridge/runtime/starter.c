@@ -193,9 +193,9 @@ int main(int argc, char **argv)
     for (int i = 0; i < count; i++)
         if (!all || !read_order(all + i))
             return ENOMEM;
+    fcntl(report, F_SETFD, FD_CLOEXEC);
     if (count == 1)
         return execute(all);
-    fcntl(report, F_SETFD, FD_CLOEXEC);
     for (int i = 0; i < count; i++) {
         int pid = fork();
         if (pid == 0)

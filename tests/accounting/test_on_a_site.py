@@ -52,7 +52,7 @@ def test_jobs_in_the_books(seeded: Site) -> None:
     seeded.wait_for(job, "RUNNING")
     seeded.ok("scancel", str(job))
     seeded.wait_for(job, "CANCELLED")
-    wanted = [f"{job}|run|phys_qcd|low|CANCELLED by 0|n1|SchedMain,StartReceived"]
+    wanted = [f"{job}|run|phys_qcd|low|CANCELLED by 0|n1|SchedBackfill,StartReceived"]
     assert seeded.ok("sacct", "-nPX", "-o", fields).splitlines() == wanted
     assert seeded.ok("sacct", "-nPX", "-j", str(held), "-o", "state,eligible") == "PENDING|Unknown\n"
     seeded.down()

@@ -26,6 +26,7 @@ class FakeViews:
     partitions: dict[str, PartitionRecord]
     jobs: dict[int, JobRecord] = field(default_factory=dict)
     reservations: dict[str, ReservationRecord] = field(default_factory=dict)
+    resources: dict[str, Any] = field(default_factory=dict)
     accounting: AssociationData = field(default_factory=lambda: AssociationData("lab"))
     boot_s: float = NOW_S - 48
     share_rows: list[dict[str, Any]] = field(default_factory=list)

@@ -30,8 +30,8 @@ def test_what_follows_the_file(site: Site) -> None:
     assert site.run("sprio", "-w", "-h", "-o", "%a").returncode == 0
     job = site.run("sbatch", "--parsable", "-C", "zen", "--wrap", "true").stdout.strip()
     assert site.run("sbatch", "-p", "long", "--wrap", "true").returncode == 1
-    site.run("scontrol", "wait_job", job)
-    assert site.run("squeue", "-h", "-j", job, "-o", "%N").stdout.strip() == "n5"
+    site.wait_for(job, "RUNNING", "COMPLETED")
+    assert site.job_field(job, "%N") == "n5"
     site.down()
     site.up()
     assert site.run("sinfo", "-h", "-p", "debug", "-o", "%l").stdout.strip() == "20:00"
@@ -55,7 +55,7 @@ def test_defaults_per_gpu(make_site: MakeSite) -> None:
 
     def given(*options: str) -> str:
         job = site.run("sbatch", "--parsable", "-p", "gp", *options, "--wrap", "true").stdout.strip()
-        site.run("scontrol", "wait_job", job)
+        site.wait_for(job, "RUNNING", "COMPLETED")
         words = site.run("scontrol", "show", "job", "-o", job).stdout.split()
         site.run("scancel", job)
         return next(word for word in words if word.startswith("AllocTRES=")).partition(",node=")[0]

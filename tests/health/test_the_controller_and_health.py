@@ -292,8 +292,8 @@ def test_a_job_that_loses_node_after_node_waits_longer_and_is_held() -> None:
             await lab.advance(waits[-1] + 1)
         assert waits[:2] == [119, 239] or waits[:2] == [121, 241], waits
         assert lab.shown(job) == "REQUEUE_HOLD JobHoldMaxRequeue" and lab.job(job).priority == 0
-        await lab.acts.release(ROOT, str(job))
-        await lab.advance(300)
+        await lab.acts.release(ROOT, str(job))         # its delay remains, as in Slurm
+        await lab.advance(1000)
         assert lab.job(job).state == "RUNNING"
     in_lab(go, health=replace(ACTING, max_node_fail_requeue=2))
 

@@ -28,7 +28,8 @@ def test_array_from_submission_to_the_end(site):
     site.wait_for(f"{job}_3", "RUNNING")
     assert f"{job}_[4,10-20%2]" in site.ok("squeue", "-h", "-t", "PD", "-o", "%i")
     site.ok("scancel", str(job))
-    assert site.ok("squeue", "-h") == ""
+    assert not site.ok("squeue", "-h", "-t", "PD,R")
+    site.wait_for(f"{job}_3", "CANCELLED")
     done = site.run("scancel", "-v", str(job))
     assert done.returncode == 0 and f"scancel: Terminating job {job}" in done.stderr
     assert site.run("scancel", "-s", "USR1", str(job)).returncode == 1

@@ -47,6 +47,11 @@ class Played:
         assert (code == 0, err) == (act["rc"] == 0, act["stderr"]), act["do"]
         if act["do"][0] == "sbatch" and out.strip().isdigit():
             self.numbers[f"JOB{len(self.numbers) + 1}"] = out.strip()
+        if act["do"][0] == "scancel":         # commands were slower than epilogs where this was recorded
+            until = time.monotonic() + 60
+            while call(self.site, "squeue", "-h", "-t", "COMPLETING")[1]:
+                assert time.monotonic() < until
+                time.sleep(0.02)
 
     def differences(self, act: dict[str, Any]) -> list[str]:
         blocks = {fields(block)["JobId"]: block for block in call(
