@@ -28,9 +28,12 @@ work, results, here = cluster.work(), cluster.results(), cluster.here()
 if role == "worker":
     here.put(os.environ["SLURMD_NODENAME"])
     while True:
-        number = work.get()
-        time.sleep(0.02)
-        results.put((number, number ** 2, os.environ["SLURMD_NODENAME"]))
+        try:
+            number = work.get()
+            time.sleep(0.02)
+            results.put((number, number ** 2, os.environ["SLURMD_NODENAME"]))
+        except (EOFError, ConnectionError):   # the head was ended first
+            sys.exit()
 print("workers:", *sorted(here.get(timeout=60) for _ in range(int(sys.argv[3]))))
 for number in range(20):
     work.put(number)

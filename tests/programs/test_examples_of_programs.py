@@ -93,7 +93,7 @@ def test_a_cluster_inside_the_job(programs, port):
     lines = run_example(programs, "workers.sh", "workers.py", env={"PORT": port})
     words = [line for line in lines if line.startswith(("workers", "sum"))]
     assert words == ["workers: n2 n3", "sum of squares: 2470 by n2 n3"], lines
-    assert not [line for line in lines if "Traceback" in line]
+    assert not [line for line in lines if "Traceback" in line], "\n".join(lines)
 
 
 def test_a_job_that_requeues_itself_before_its_limit(programs):
@@ -105,7 +105,8 @@ def test_a_job_that_requeues_itself_before_its_limit(programs):
     begins = re.findall(r"rank (\d) of 4, node ([01]), local ([01]), head n1:(\d+): from step (\d+)", "\n".join(lines))
     assert sorted(begin[0] for begin in begins) == sorted("0123" * len(runs))
     assert {int(begin[4]) == 0 for begin in begins[:4]} == {True} and all(int(begin[4]) > 3 for begin in begins[4:])
-    assert sorted(line for line in lines if "done" in line) == [f"rank {n}: done at step 30" for n in range(4)]
+    ended = {line for line in lines if "done" in line}    # some of the first run's do so within KillWait
+    assert ended == {f"rank {n}: done at step 30" for n in range(4)}
     assert programs.site.ok("sacct", "-n", "-X", "-D", "-P", "-j", job, "-o", "State,Restarts").split() == [
         *(f"REQUEUED|{n}" for n in range(len(runs) - 1)), f"COMPLETED|{len(runs) - 1}"]
 
