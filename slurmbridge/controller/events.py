@@ -21,9 +21,6 @@ from slurmbridge.views.records import JobRecord, StepRecord
 
 log = logging.getLogger(__name__)
 CLOCK_SLACK_S = 0.5
-COMPLETING_S, NEXT_S = 0.08, 0.02
-"""So long after its end a batch job is completing at least, as during slurmd's epilog; of jobs that end together the
-others a little longer. Who waited for the first one then avoids their nodes, as with slurmctld."""
 NODE_FAIL_STATUS = 1
 """The exit status of a run that was lost with its node, as slurmctld records it."""
 _STEP_FIELDS = frozenset(field.name for field in fields(StepRecord))
@@ -182,7 +179,8 @@ class EngineNews:
         if not job.request.batch or job.end_s is None:
             return 0.0
         together = any(not set(job.nodes).isdisjoint(other.nodes) for other in self._leaving.values())
-        return job.end_s + COMPLETING_S + (NEXT_S if together else 0.0) - self._world.now()
+        pace = self._world.pace
+        return job.end_s + pace.completing_s + (pace.next_s if together else 0.0) - self._world.now()
 
     def _gone(self, run: RunId) -> None:
         job = self._leaving.pop(run)

@@ -31,14 +31,10 @@ log = logging.getLogger(__name__)
 
 COALESCE_S = 0.01
 """Changes that come within this time are one pass."""
-REST = 4.0
-"""After a pass as many times its own length without one: users' commands and jobs' ends have the rest of the time."""
 QUIET_S = 0.5
 """So long without another submission, and a burst of them is over."""
 BATCH_SCHED_DELAY_S = 3.0
 """A burst is looked at so long after its first job, be it over or not (slurm.conf(5), batch_sched_delay)."""
-QUICK_S = 0.1
-"""A backfill pass that takes longer is computed beside the event loop."""
 TRY_S, TRY_NODE_S = 4e-4, 3e-7
 """What it is taken to need for each job, and for each of a job's nodes, where no pass has been timed."""
 HELD = frozenset({
@@ -121,7 +117,7 @@ class Passes:
                 except Exception:
                     log.exception("scheduling pass")
                     await asyncio.sleep(1)
-                free = loop.time() + REST * (time.perf_counter() - began)
+                free = loop.time() + self._world.pace.rest * (time.perf_counter() - began)
         finally:
             if self._aside is not None:
                 self._aside.cancel()
@@ -158,7 +154,7 @@ class Passes:
             self._later = loop.call_at(self._backfill_free, self._backfill_later)
             return
         self.backfill_count += 1
-        if self._expected_s() > QUICK_S:
+        if self._expected_s() > self._world.pace.quick_s:
             self._aside = loop.create_task(self._backfill_aside())
             return
         began = time.perf_counter()
@@ -193,7 +189,7 @@ class Passes:
     def _backfilled(self, took_s: float) -> None:
         self._backfill_s, self._backfill_jobs = took_s, len(self._world.queue)
         self._last_backfill = asyncio.get_running_loop().time()
-        self._backfill_free = self._last_backfill + min(REST * took_s, self._bf_interval)
+        self._backfill_free = self._last_backfill + min(self._world.pace.rest * took_s, self._bf_interval)
 
     def _backfill_later(self) -> None:
         self._later = None

@@ -42,7 +42,7 @@ from slurmbridge.controller.submission import Submission
 from slurmbridge.controller.timers import Timers
 from slurmbridge.controller.transitions import Event
 from slurmbridge.controller.views import ControllerViews
-from slurmbridge.controller.world import World
+from slurmbridge.controller.world import Pace, World
 from slurmbridge.health.policy import Policy
 from slurmbridge.health.rules import DEFAULTS
 from slurmbridge.scheduling.queue import QueueColumns
@@ -65,7 +65,8 @@ class Controller:
     """One cluster's controller. Raises LedgerError, ConfError or OSError from ``start``."""
 
     def __init__(self, conf: SlurmConf, engine: Engine, ledger: Ledger, clock: Callable[[], float],
-                 queries: Any, controller_url: str = "", health: Policy | None = None) -> None:
+                 queries: Any, controller_url: str = "", health: Policy | None = None,
+                 pace: Pace | None = None) -> None:
         now = clock()
         self._state = ledger.load()
         state = self._state
@@ -83,7 +84,7 @@ class Controller:
         self.world = world = World(
             conf=conf, clock=clock, engine=engine, ledger=ledger, journal=self.journal, jobs=jobs, nodes=nodes,
             partitions=partitions, accounting=state.accounting, columns=columns, queue=QueueColumns(),
-            settings=settings, controller_url=controller_url, boot_s=now)
+            settings=settings, controller_url=controller_url, boot_s=now, pace=pace or Pace())
         recovery.restore_settings(world, state.nodes, state.partitions)
         for record in world.partitions.values():
             queueing.partition_changed(world, record)

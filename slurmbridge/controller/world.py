@@ -37,6 +37,21 @@ if TYPE_CHECKING:
     from slurmbridge.controller.reservations import Reservations
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What the controller takes time for beside its work; tests whose time stands or flies have another."""
+
+    rest: float = 4.0
+    """After a pass as many times its own length without one: users' commands and jobs' ends have the rest of the time."""
+    quick_s: float = 0.1
+    """A backfill pass that takes longer is computed beside the event loop."""
+    completing_s: float = 0.08
+    """So long after its end a batch job is completing at least, as during slurmd's epilog."""
+    next_s: float = 0.02
+    """Of jobs that end together the others are completing so much longer. Who waited for the first one then avoids
+    their nodes, as with slurmctld."""
+
+
 @dataclass(slots=True)
 class World:
     """The controller's whole state. Times of ``clock`` are epoch seconds."""
@@ -55,6 +70,7 @@ class World:
     settings: SchedulerSettings
     controller_url: str = ""
     boot_s: float = 0.0
+    pace: Pace = field(default_factory=Pace)
     max_node_fail_requeue: int = 5            # health's policy: slurm.conf has no word for it
     priorities: Priorities = None             # type: ignore[assignment]
     limits: LimitBooks = None                 # type: ignore[assignment]

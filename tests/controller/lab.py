@@ -10,9 +10,9 @@ from typing import Any
 from slurmbridge.accounting.ledger import Ledger
 from slurmbridge.accounting.queries import Queries
 from slurmbridge.cluster.simulated.engine import SimulatedEngine
-from slurmbridge.controller import events, passes
 from slurmbridge.controller.inventory import make_nodes
 from slurmbridge.controller.service import Controller
+from slurmbridge.controller.world import Pace
 from slurmbridge.health.policy import Policy
 from slurmbridge.slurm.conf import read_conf
 from slurmbridge.slurm.jobspec import JobRequest
@@ -44,8 +44,8 @@ PartitionName=root Nodes=ALL RootOnly=YES
 PartitionName=closed Nodes=n1 State=DRAIN Alternate=main
 PartitionName=shut Nodes=n1 State=INACTIVE
 """
-passes.REST, passes.QUICK_S = 0.0, float("inf")     # on a slow machine no pass is put off or computed elsewhere
-events.COMPLETING_S = events.NEXT_S = 0.0     # the clock stands: a job that ended is gone at once
+PACE = Pace(rest=0.0, quick_s=float("inf"), completing_s=0.0, next_s=0.0)
+"""No pass is put off or computed elsewhere; the clock stands: a job that ended is gone at once."""
 
 
 class Lab:
@@ -77,7 +77,7 @@ class Lab:
                                       sleep=self._sleep)
         self.queries = Queries(database)
         self.controller = Controller(self.conf, self.engine, Ledger.open(database), lambda: self.now, self.queries,
-                                     health=self.health)
+                                     health=self.health, pace=PACE)
         await self.controller.start()
         self.acts, self.views = self.controller.acts, self.controller.views
 

@@ -29,9 +29,9 @@ from slurmbridge.api.server import CommandServer
 from slurmbridge.api.session import ClientSession
 from slurmbridge.cluster.port import LaunchOrder
 from slurmbridge.cluster.simulated.engine import SimulatedEngine
-from slurmbridge.controller import passes
 from slurmbridge.controller.inventory import make_nodes
 from slurmbridge.controller.service import Controller
+from slurmbridge.controller.world import Pace
 from slurmbridge.slurm.conf import read_conf
 from slurmbridge.views.session import Invocation
 
@@ -39,6 +39,8 @@ EPOCH_S = 1_796_040_000.0
 """When every site begins: a Monday noon."""
 COMMAND_S = 0.1
 """How long a command takes."""
+PACE = Pace(rest=0.0, quick_s=float("inf"))
+"""No pass is put off or computed elsewhere."""
 COUNTED = """T=0; sleep() { T=$(awk "BEGIN { print $T + $1 }"); }; trap 'echo "#SIMULATED seconds=$T exit=$?" >&3' EXIT
 exec 3>&1 >/dev/null 2>&1; cd /tmp
 """
@@ -158,7 +160,6 @@ class OwnTimeSite:
             self.database.write_bytes(ledger)
         self.ledger = b""
         self.loop = Loop()
-        passes.REST, passes.QUICK_S = 0.0, float("inf")        # no pass is put off or computed elsewhere
         self.loop.run_until_complete(self._open())
 
     async def _open(self) -> None:
@@ -167,7 +168,7 @@ class OwnTimeSite:
         nodes = list(make_nodes(conf, self.now()).values())
         self.queries = Queries(database)
         self.controller = Controller(conf, ScriptedEngine(nodes, clock=self.now), PromptLedger.open(database),
-                                     self.now, self.queries)
+                                     self.now, self.queries, pace=PACE)
         await self.controller.start()
         self.identities = Identities({conf.slurm_uid, os.getuid()})
         self.server = CommandServer(self.controller.views, self.controller.acts, self.identities, self.now)
