@@ -42,7 +42,7 @@ class Pace:
     """What the controller takes time for beside its work; tests whose time stands or flies have another."""
 
     rest: float = 4.0
-    """After a pass as many times its own length without one: users' commands and jobs' ends have the rest of the time."""
+    """After a pass as many times its own length without one: commands and ends of jobs have the rest of the time."""
     quick_s: float = 0.1
     """A backfill pass that takes longer is computed beside the event loop."""
     completing_s: float = 0.08
