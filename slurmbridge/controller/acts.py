@@ -10,7 +10,7 @@ import signal as signals
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from slurmbridge.controller import access, holds, outputs, queueing
+from slurmbridge.controller import access, admission, holds, outputs, queueing
 from slurmbridge.controller.job_update import JobUpdate
 from slurmbridge.controller.journal import NotDurable
 from slurmbridge.controller.life import Cause, JobLife
@@ -55,7 +55,7 @@ class ControllerActs(JobTalks):
         if world.journal.trouble:
             raise SlurmError(errors.ESLURM_WRITING_TO_FILE)
         records = self._submission.create(caller, invocation, requests)
-        refusals = [queueing.refusal(world, job) for job in records]
+        refusals = [admission.refusal(world, job) for job in records]
         for job in records:
             job.db_index = world.new_db_index()
             world.jobs.add(job)
@@ -105,7 +105,8 @@ class ControllerActs(JobTalks):
         self._world.journal.job(job)
 
     async def will_run(self, caller: Identity, invocation: Invocation, request: JobRequest) -> WillRun:
-        return queueing.will_run(self._world, self._submission.create(caller, invocation, [request], test_only=True)[0])
+        job = self._submission.create(caller, invocation, [request], test_only=True)[0]
+        return admission.will_run(self._world, job)
 
     # --- signals
     async def signal(self, caller: Identity, job_id: int, *, task_ids: Sequence[int] | None = None,

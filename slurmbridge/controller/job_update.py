@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from slurmbridge.controller import queueing, submission_checks
+from slurmbridge.controller import job_texts, queueing, shapes, submission_checks
 from slurmbridge.controller.access import is_operator
 from slurmbridge.controller.submission import Submission
 from slurmbridge.controller.world import World
@@ -105,7 +105,7 @@ class JobUpdate:
                 self._resize()
                 if not whole:
                     job.tres_req = asked
-            queueing.name_files(world, job)
+            job_texts.name_files(world, job)
             world.jobs.refile(job)
             queueing.refresh(world, job)
             if not job.priority_fixed and job.priority:
@@ -123,9 +123,9 @@ class JobUpdate:
         job = self.job
         before, nodes = job.tres_req, job.num_nodes
         looked_at = "-" not in nodes or bool(job.request.max_nodes)
-        queueing.size_requested(self.world, job)
+        shapes.size_requested(self.world, job)
         if looked_at and job.tres_req == before:
-            queueing.size_requested(self.world, job, int(nodes.partition("-")[0]))
+            shapes.size_requested(self.world, job, int(nodes.partition("-")[0]))
 
     # --- helpers of the keys
     def pending(self) -> None:
@@ -134,7 +134,7 @@ class JobUpdate:
 
     def open_tasks(self) -> bool:
         """Whether the job leaves its number of tasks open."""
-        return not queueing.shape_of(self.world, self.job, self.job.partition.partition(",")[0]).num_tasks
+        return not shapes.shape_of(self.world, self.job, self.job.partition.partition(",")[0]).num_tasks
 
     def change(self, **fields: object) -> None:
         self.request = replace(self.request, **fields)  # type: ignore[arg-type]

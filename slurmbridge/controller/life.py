@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from slurmbridge.controller import dependencies, holds, magnets, nodes, queueing, wckeys
+from slurmbridge.controller import dependencies, holds, magnets, nodes, queueing, shapes, wckeys
 from slurmbridge.controller.preemption_rules import exempt_until_s
 from slurmbridge.controller.transitions import BY_EXIT, KEEP, Event, Phase, Refusal, phase_of, rule_for, state_by_exit
 from slurmbridge.controller.world import World
@@ -128,7 +128,7 @@ class JobLife:
         job.exit_status = job.script_status = 0
         job.steps = {}
         job.next_step = 0
-        queueing.size_allocated(world, job)
+        shapes.size_allocated(world, job)
         nodes.occupy(job, world.nodes)
         world.columns.apply_start(nodes.running_job(job, world.limits.subject(job), exempt_until_s(world, job)))
         world.limits.job_started(job)
@@ -201,7 +201,7 @@ class JobLife:
     def _do_end_unstarted(self, job: JobRecord, cause: Cause, event: Event) -> None:
         world, now = self.world, self.world.now()
         first = job.partition.partition(",")[0]
-        if not queueing.shape_of(world, job, first).num_tasks:
+        if not shapes.shape_of(world, job, first).num_tasks:
             job.num_tasks = 0                 # left open, and never settled by an allocation
         queueing.leave(world, job)
         job.partition = first
@@ -351,7 +351,7 @@ class JobLife:
             job.partition = ",".join(job.request.partitions)
         job.qos = max(queueing.qos_names(world, job), key=lambda name: (
             world.accounting.qos[name].priority if name in world.accounting.qos else 0))
-        queueing.size_requested(world, job, likely_nodes)
+        shapes.size_requested(world, job, likely_nodes)
 
     def _do_after_launch_failure(self, job: JobRecord, cause: Cause, event: Event) -> None:
         """The failed node is avoided; without one to blame the job is held, as Slurm does after a failed prolog, and

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slurmbridge.controller import nodes, queueing
+from slurmbridge.controller import cluster_columns, job_texts, nodes
 from slurmbridge.controller.inventory import in_order, make_nodes, partition_nodes
 from slurmbridge.controller.world import World
 from slurmbridge.slurm.settings import NodeLine
@@ -47,7 +47,7 @@ def found(world: World, line: NodeLine) -> bool:
         if partition is not None and (line.name in members) != (line.name in partition.nodes):
             names = {*partition.nodes, line.name} if line.name in members else {*partition.nodes} - {line.name}
             partition.nodes = in_order(names)
-            partition.nodes_text = queueing.hostlist(world, partition.nodes)
+            partition.nodes_text = job_texts.hostlist(world, partition.nodes)
     _new_columns(world)
     return True
 
@@ -55,14 +55,14 @@ def found(world: World, line: NodeLine) -> bool:
 def _new_columns(world: World) -> None:
     """A pass under way goes on with the old ones; what it decides is checked against the new."""
     old = world.columns
-    world.columns, _ = queueing.make_columns(world.conf, world.nodes, world.partitions)
+    world.columns, _ = cluster_columns.make_columns(world.conf, world.nodes, world.partitions)
     for job in old.running.values():
         world.columns.apply_start(job)
     for node in world.nodes.values():
         nodes.show_to_scheduler(node, world.columns)
         show_use(world, node)
     for partition in world.partitions.values():
-        queueing.partition_changed(world, partition)
+        cluster_columns.partition_changed(world, partition)
 
 
 def set_foreign(world: World, name: str, use: Foreign) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 from slurmbridge.accounting.operations import SaveNode, SavePartition
-from slurmbridge.controller import inventory, node_arrivals, nodes, queueing
+from slurmbridge.controller import cluster_columns, inventory, node_arrivals, nodes, queueing
 from slurmbridge.controller.world import World
 from slurmbridge.slurm import conf_values, errors
 from slurmbridge.slurm.conf_keys import PARTITION_KEYS
@@ -188,7 +188,7 @@ class PartitionUpdates:
                 node.partitions = (*node.partitions, record.name)
             elif not listed and record.name in node.partitions:
                 node.partitions = tuple(name for name in node.partitions if name != record.name)
-        queueing.partition_changed(world, record)
+        cluster_columns.partition_changed(world, record)
         world.journal.add(SavePartition(record.name, json.loads(json.dumps(asdict(record)))))
 
     def delete(self, name: str) -> None:
@@ -202,7 +202,7 @@ class PartitionUpdates:
         for node in world.nodes.values():
             node.partitions = tuple(one for one in node.partitions if one != name)
         record.state = "INACTIVE"
-        queueing.partition_changed(world, record)
+        cluster_columns.partition_changed(world, record)
         world.journal.add(SavePartition(name, {"deleted": True}))
 
     @staticmethod

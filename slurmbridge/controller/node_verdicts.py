@@ -4,7 +4,7 @@
 """
 from __future__ import annotations
 
-from slurmbridge.controller import node_arrivals, queueing
+from slurmbridge.controller import cluster_columns, node_arrivals
 from slurmbridge.controller.world import World
 from slurmbridge.health.verdict import Verdict, is_ours
 from slurmbridge.views.records import NodeRecord
@@ -73,5 +73,5 @@ def show(world: World, node: NodeRecord, verdict: Verdict) -> bool:
         node_arrivals.show_use(world, node)
     for name in set(before[3]) ^ set(node.closed_partitions):
         if name in world.partitions:
-            queueing.partition_changed(world, world.partitions[name])
+            cluster_columns.partition_changed(world, world.partitions[name])
     return before != (node.blocked, node.taken_last, node.closed_gres, node.closed_partitions)

@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Sequence
 
-from slurmbridge.controller import aside, magnets, pass_input, queueing
+from slurmbridge.controller import aside, job_texts, magnets, pass_input, queueing, shapes
 from slurmbridge.controller.evictions import Evictions
 from slurmbridge.controller.jobs import lowest_task, note_wait
 from slurmbridge.controller.late_plans import noted, prune
@@ -265,7 +265,7 @@ class Passes:
         for job_id, count in plan.node_counts.items():
             job = world.jobs.pending.get(job_id)
             if job is not None:
-                queueing.size_requested(world, job, count)
+                shapes.size_requested(world, job, count)
         for job_id, word in plan.held.items():
             job = world.jobs.pending.get(job_id)
             if job is not None and job.priority:
@@ -281,7 +281,7 @@ class Passes:
             for job_id, expected in plan.expected.items():
                 job = world.jobs.pending.get(job_id)
                 if job is not None:
-                    job.start_s, job.sched_nodes = expected.start_s, queueing.hostlist(world, expected.nodes)
+                    job.start_s, job.sched_nodes = expected.start_s, job_texts.hostlist(world, expected.nodes)
             self._expecting = set(plan.expected)
             self._mark_planned(plan)
 
@@ -351,11 +351,11 @@ class Passes:
                 world.queue.listed_after[job.job_id] = record.job_id
                 world.limits.job_entered_queue(record)
                 world.limits.job_entered_queue(job)
-                queueing.name_files(world, record)
+                job_texts.name_files(world, record)
                 world.journal.job(job)
                 queueing.refresh(world, job)
             else:
-                queueing.name_files(world, record)
+                job_texts.name_files(world, record)
         else:
             record = job
         magnets.attract(world, record, start.attracted_by)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 
 from slurmbridge.accounting.operations import SavePartition
-from slurmbridge.controller import queueing
+from slurmbridge.controller import cluster_columns
 from slurmbridge.controller.inventory import add_found_nodes, make_partitions
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling import config
@@ -88,7 +88,7 @@ def _partitions(world: World, delete_partition: Callable[[str], None]) -> None:
     for node in world.nodes.values():
         node.partitions = tuple(name for name, record in new.items() if node.name in record.nodes)
     for record in new.values():
-        queueing.partition_changed(world, record)
+        cluster_columns.partition_changed(world, record)
         if _is_plain(record, old, flags):
             world.journal.add(SavePartition(record.name, {}))         # a restart takes it from the file
 

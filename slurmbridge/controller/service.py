@@ -16,7 +16,7 @@ from slurmbridge.accounting.errors import LedgerTaken
 from slurmbridge.accounting.ledger import Ledger
 from slurmbridge.accounting.operations import AddChange, SaveEvent, SaveMeta, SaveUsage
 from slurmbridge.cluster.port import Engine
-from slurmbridge.controller import access, directory_rights, queueing, recovery, resources
+from slurmbridge.controller import access, cluster_columns, directory_rights, job_texts, queueing, recovery, resources
 from slurmbridge.controller.accrue import Accrual
 from slurmbridge.controller.acts import ControllerActs
 from slurmbridge.controller.books import Books
@@ -80,14 +80,14 @@ class Controller:
         partitions = make_partitions(conf, nodes)
         jobs = JobStore(max(conf.first_job_id, state.next_job_id), conf.max_job_id)
         self.journal = Journal(ledger.write, self._ledger_failed)
-        columns, settings = queueing.make_columns(conf, nodes, partitions)
+        columns, settings = cluster_columns.make_columns(conf, nodes, partitions)
         self.world = world = World(
             conf=conf, clock=clock, engine=engine, ledger=ledger, journal=self.journal, jobs=jobs, nodes=nodes,
             partitions=partitions, accounting=state.accounting, columns=columns, queue=QueueColumns(),
             settings=settings, controller_url=controller_url, boot_s=now, pace=pace or Pace())
         recovery.restore_settings(world, state.nodes, state.partitions)
         for record in world.partitions.values():
-            queueing.partition_changed(world, record)
+            cluster_columns.partition_changed(world, record)
         for node in nodes.values():
             show_to_scheduler(node, columns)
         self.meta = meta = state.meta
@@ -368,7 +368,7 @@ class Controller:
         world, now = self.world, float(int(self.world.now()))
         total = self._cluster_tres()
         start = self._node_events.pop("", None)
-        nodes = queueing.hostlist(world, tuple(world.nodes))
+        nodes = job_texts.hostlist(world, tuple(world.nodes))
         text = repr(sorted(total.items())) + nodes
         if start is not None and self._state.meta.get("cluster_tres") == text:
             self._node_events[""] = start

@@ -11,7 +11,7 @@ import pwd
 from collections.abc import Sequence
 from itertools import pairwise
 
-from slurmbridge.controller import dependencies, queueing, submission_checks, submit_limits
+from slurmbridge.controller import dependencies, job_texts, shapes, submission_checks, submit_limits
 from slurmbridge.controller.access import is_operator, is_super_user
 from slurmbridge.controller.directory_checks import Directory
 from slurmbridge.controller.partition_checks import PartitionChecks
@@ -208,7 +208,7 @@ class Submission:
             job.array_task_step = steps.pop() if len(steps) == 1 else 1
         if job.deadline_s and job.time_limit_min is None and job.time_min_min is None:
             job.time_min_min = 1
-        queueing.size_requested(world, job)
+        shapes.size_requested(world, job)
         self._check_excluded(request)
         word = submit_limits.violated(job, world.limits, world.accounting, partitions)
         if word is not None:
@@ -221,7 +221,7 @@ class Submission:
         if request.reservation:
             world.reservation_book.check(job)
         self._priority(job, request, now)
-        queueing.name_files(world, job)
+        job_texts.name_files(world, job)
         return job
 
     def _check_sampling(self, request: JobRequest, partition: PartitionRecord) -> None:
