@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import time
@@ -14,7 +13,7 @@ import typer
 from slurmbridge import __version__
 
 if TYPE_CHECKING:
-    from slurmbridge.api.daemon import Options
+    from slurmbridge.api.options import Options
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
                   help="Slurm's commands without slurmctld: bring slurm.conf, accounts and scripts.")
@@ -34,7 +33,7 @@ def fail(text: str) -> NoReturn:
 
 
 def _state(given: Path | None) -> Path:
-    from slurmbridge.controller.config import default_state
+    from slurmbridge.api.options import default_state
     return (given or default_state()).absolute()
 
 
@@ -54,7 +53,8 @@ def up(state: StateOption = None,
        clock: Annotated[float | None, typer.Option("--clock", help="What time it shall stay (epoch seconds).")] = None,
        ) -> None:
     """Starts a controller and prints its address once it serves."""
-    from slurmbridge.api.daemon import Options, StartError, daemonize, run_foreground
+    from slurmbridge.api.daemon import daemonize, run_foreground
+    from slurmbridge.api.options import Options, StartError
     from slurmbridge.controller.config import ConfigError, read_config
     try:
         settings = read_config(config)
@@ -80,11 +80,11 @@ def up(state: StateOption = None,
 
 def _address(folder: Path) -> str:
     """Where the controller of this state serves, or served last."""
-    with contextlib.suppress(OSError, ValueError):         # daemon.remember_options, without importing a controller
-        path = json.loads((folder / "options.json").read_text(encoding="ascii")).get("socket")
-        if path:
-            return f"unix://{path}"
-    return f"unix://{folder}/slurmbridge.sock"
+    from slurmbridge.api.options import Options, StartError, remembered_options
+    try:
+        return remembered_options(folder).address
+    except StartError:
+        return Options(folder).address
 
 
 def _call(state: Path | None, *words: str) -> int:
@@ -114,7 +114,7 @@ def down(state: StateOption = None) -> None:
     from slurmbridge.client import transport
     folder = _state(state)
     pid = _pid(folder)
-    from slurmbridge.api.daemon import REMEMBERED, StartError, remembered_options
+    from slurmbridge.api.options import REMEMBERED, StartError, remembered_options
     if not (folder / REMEMBERED).exists():
         return                                # nothing was ever started here
     try:
@@ -170,12 +170,13 @@ def _alive(pid: int) -> bool:
 def _end_leftovers(options: Options) -> None:
     """A controller that was killed left its jobs running: they are ended as if it had been told to stop."""
     folder = options.state
-    import asyncio
-
-    from slurmbridge.api.daemon import LedgerUnusable, StartError, end_unrecorded, serve
     from slurmbridge.cluster.local.spool import spawner_lives
     if not (folder / "slurmbridge.pid").exists() and not spawner_lives(folder):
         return
+    import asyncio
+
+    from slurmbridge.api.daemon import LedgerUnusable, end_unrecorded, serve
+    from slurmbridge.api.options import StartError
     try:
         asyncio.run(serve(options, lambda address: None, end_runs_only=True))
     except LedgerUnusable as error:
@@ -200,7 +201,7 @@ def _forget_pid(folder: Path) -> None:
 
 def _say_unwritten(folder: Path) -> None:
     """Ends with an error where the controller had to leave something out of the ledger."""
-    from slurmbridge.api.daemon import UNWRITTEN
+    from slurmbridge.api.options import UNWRITTEN
     with contextlib.suppress(OSError):
         text = (folder / UNWRITTEN).read_text(encoding="utf-8")
         (folder / UNWRITTEN).unlink()

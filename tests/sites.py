@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import warm
+
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"
 BIN = Path(sys.prefix) / "bin"
@@ -42,17 +44,20 @@ class Site:
 
     def up(self) -> None:
         """Starts the controller; on an existing state this is a restart."""
-        done = self.run("slurmbridge", "up", "--state", str(self.state), "--slurm-conf", str(self.slurm_conf),
-                        "--engine", self.engine, *self.options)
+        done = self._administer("up", "--state", str(self.state), "--slurm-conf", str(self.slurm_conf),
+                                "--engine", self.engine, *self.options)
         assert done.returncode == 0, f"slurmbridge up: {done.stderr}{done.stdout}"
         assert self.url in done.stdout
         self.is_up = True
 
     def down(self) -> None:
         """Stops the controller and everything it started."""
-        done = self.run("slurmbridge", "down", "--state", str(self.state))
+        done = self._administer("down", "--state", str(self.state))
         assert done.returncode == 0, f"slurmbridge down: {done.stderr}{done.stdout}"
         self.is_up = False
+
+    def _administer(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return warm.run(["slurmbridge", *words], self.env, self.work, TIMEOUT_S)
 
     def remove(self) -> None:
         """Stops it where it runs, and takes its folder away."""

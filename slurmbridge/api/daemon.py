@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import json
 import logging
 import os
 import pwd
@@ -17,7 +16,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from slurmbridge.accounting.database import StateLock
@@ -27,6 +25,7 @@ from slurmbridge.accounting.queries import Queries
 from slurmbridge.api import admin_commands
 from slurmbridge.api.https import CertificateError
 from slurmbridge.api.identity import Identities
+from slurmbridge.api.options import UNWRITTEN, Options, StartError, remember_options
 from slurmbridge.api.outside import Outside
 from slurmbridge.api.reload import Refused
 from slurmbridge.api.server import CommandServer, take_socket_path
@@ -40,9 +39,6 @@ from slurmbridge.slurm.conf import ConfError, read_conf
 from slurmbridge.slurm.settings import SlurmConf
 
 log = logging.getLogger("slurmbridge")
-REMEMBERED = "options.json"
-UNWRITTEN = "unwritten"
-"""File of a state: what its controller could not write into the ledger before it ended."""
 LAST_WORDS_S = 0.1
 SLURMD_TIMEOUT_S = 300
 """Slurm's default: a node that has not answered for so long is DOWN."""
@@ -51,42 +47,8 @@ SWITCH_S = 0.001
 """A thread that prints a long table hands the interpreter on after this time, so that submissions need not wait."""
 
 
-class StartError(Exception):
-    """The controller cannot start. ``str()`` is one line."""
-
-
 class LedgerUnusable(StartError):
     """Its ledger cannot be opened or read, and no other controller is the cause."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What ``slurmbridge up`` was told. ``clock_epoch``: what time it shall be, for ever (None: it is)."""
-
-    state: Path
-    slurm_conf: Path | None = None
-    engine: str = "local"
-    database: str | None = None
-    socket: Path | None = None
-    log: Path | None = None
-    clock_epoch: float | None = None
-    config: Path | None = None                # slurmbridge.yaml, for what its engine's section says
-
-    @property
-    def socket_path(self) -> Path:
-        return self.socket or self.state / "slurmbridge.sock"
-
-    @property
-    def address(self) -> str:
-        return f"unix://{self.socket_path}"
-
-    @property
-    def log_path(self) -> Path:
-        return self.log or self.state / "slurmbridge.log"
-
-    @property
-    def pid_path(self) -> Path:
-        return self.state / "slurmbridge.pid"
 
 
 def make_clock(epoch: float | None) -> Callable[[], float]:
@@ -184,28 +146,6 @@ def _user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
-
-
-def remember_options(options: Options) -> None:
-    """What ``slurmbridge down`` needs to end what a killed controller left behind. The database may have a password."""
-    plain = {name: None if value is None else str(value) for name, value in asdict(options).items()
-             if name not in ("state", "clock_epoch")}
-    path, new = options.state / REMEMBERED, options.state / f"{REMEMBERED}.new"
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
-        json.dump(plain, file)
-    new.replace(path)
-
-
-def remembered_options(state: Path) -> Options:
-    """How the controller of this state was started last. Raises StartError where that cannot be read."""
-    try:
-        plain = json.loads((state / REMEMBERED).read_text(encoding="ascii"))
-    except OSError as error:
-        raise StartError(f"{state / REMEMBERED}: {error.strerror}") from None
-    except ValueError:
-        raise StartError(f"{state / REMEMBERED}: cannot be read") from None
-    paths = {name: Path(plain[name]) for name in ("slurm_conf", "socket", "log", "config") if plain.get(name)}
-    return Options(state=state, engine=plain.get("engine") or "local", database=plain.get("database"), **paths)
 
 
 async def serve(options: Options, ready: Callable[[str], None], *, end_runs_only: bool = False) -> None:

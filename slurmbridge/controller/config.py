@@ -1,7 +1,6 @@
 """slurmbridge.yaml: what Slurm has no word for (slurm.conf keeps its own meaning). Every key is known or refused."""
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Literal
 
@@ -75,10 +74,3 @@ def _below(folder: Path, config: Config) -> Config:
         https = https.model_copy(update={name: folder / value for name in ("certificate", "key", "ca")
                                          if (value := getattr(https, name)) is not None})
     return config.model_copy(update={**places, "database": database, "kubernetes": kubernetes, "https": https})
-
-
-def default_state() -> Path:
-    """$XDG_STATE_HOME/slurmbridge, else ~/.local/state/slurmbridge."""
-    base = os.environ.get("XDG_STATE_HOME") or ""
-    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
-    return root / "slurmbridge"

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,8 @@ def test_job_that_outlives_its_controller(local_site):
     site.wait_for(job, "RUNNING")
     pid = int(site.ok("slurmbridge", "status", "--state", str(site.state)).split("pid ")[1].split()[0])
     os.kill(pid, signal.SIGKILL)
+    while Path(f"/proc/{pid}").exists():      # nobody is told that the connection broke
+        time.sleep(0.02)
     (site.work / "go").touch()
     for _ in range(200):
         text = (site.work / "out.txt").read_text()

@@ -14,7 +14,8 @@ import pytest
 from end_to_end.killing import Controller, daemons_of, eventually, processes_of
 from sites import MakeSite, Site
 
-from slurmbridge.api.daemon import Options, StartError, prepare_state
+from slurmbridge.api.daemon import prepare_state
+from slurmbridge.api.options import Options, StartError
 
 
 def refused(site: Site, *options: str) -> str:
