@@ -6,6 +6,7 @@ A server of the test process forks for each call; it ends with the test process.
 from __future__ import annotations
 
 import array
+import importlib
 import json
 import os
 import select
@@ -61,9 +62,10 @@ def _address() -> str:
 
 def serve(path: str, lifeline: int) -> None:
     """Until nobody holds the other end of ``lifeline``."""
-    import slurmbridge.api.daemon
-    import slurmbridge.cluster.local.engine
-    import slurmbridge.cluster.simulated.engine  # noqa: F401
+    import slurmbridge.api.daemon  # noqa: F401
+    from slurmbridge.api.server import COMMANDS
+    for name in ("cluster.local.engine", "cluster.simulated.engine", *(f"commands.{name}" for name in COMMANDS)):
+        importlib.import_module(f"slurmbridge.{name}")
     if os.fork():
         os._exit(0)                           # whoever started it has waited for it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
