@@ -221,7 +221,9 @@ class JobLife:
     def _do_end_requeued(self, job: JobRecord, cause: Cause, event: Event) -> None:
         """Cancelled between the end of one run and the start of the next: the new run never started."""
         self._close_steps(job)
+        allocation, leaving_run = job.allocation, job.restarts - 1 if job.leaving_run is None else job.leaving_run
         self._new_run(job)
+        job.allocation, job.leaving_run = allocation, leaving_run
         job.end_s = job.start_s = self.world.now()
         job.killed_by_uid = cause.uid
         job.reason = cause.reason if event is Event.CANCEL else "DeadLine"
@@ -252,6 +254,8 @@ class JobLife:
         nodes.vacate(job, world.nodes, now)
         world.nodes_released([one.node for one in job.allocation])
         self._show_completing(job)
+        if job.leaving_run is not None:
+            job.allocation, job.leaving_run = [], None
         self._close_steps(job)
         if job.dependency or world.jobs.dependent:
             self.judge_dependents()

@@ -107,6 +107,8 @@ class World:
 
     def run_of(self, job: JobRecord) -> RunId:
         """The engine's name of the job's current run; while a requeued job's old processes end, of the old run."""
+        if job.leaving_run is not None:
+            return RunId(job.job_id, job.leaving_run)
         return RunId(job.job_id, job.restarts - 1 if phase_of(job) is Phase.REQUEUING else job.restarts)
 
     # --- waiting for a job's next change

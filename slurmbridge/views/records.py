@@ -138,6 +138,7 @@ class JobRecord:
     derived_exit_status: int = 0
     failed_node: str = ""
     restarts: int = 0
+    leaving_run: int | None = None            # cancelled while requeued: restart of the run that still holds its nodes
     avoid_nodes: tuple[str, ...] = ()         # that failed it, most recent last
     node_failures: int = 0                    # runs lost with a node since it was submitted or released
     launch_failures: int = 0                  # since it was submitted or released (MaxBatchRequeue)

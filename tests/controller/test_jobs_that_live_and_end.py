@@ -1,6 +1,8 @@
 """Jobs from submission to the end of their record, as one controller with simulated nodes leads them."""
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from lab import ALICE, BOB, INVOCATION, ROOT, Lab, in_lab
 
@@ -145,6 +147,25 @@ def test_requeue_makes_a_second_row() -> None:
         assert [state for state, _ in await lab.rows(job_id)] == ["REQUEUED", "REQUEUED", "COMPLETED"]
         await lab.acts.requeue(ROOT, str(job_id))
         assert lab.shown(job_id) == "PENDING BeginTime"
+    in_lab(story)
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["controller lives", "controller is killed meanwhile"])
+def test_a_job_that_is_cancelled_while_its_requeued_run_still_ends(is_killed: bool) -> None:
+    async def story(lab: Lab) -> None:
+        job_id = await lab.run_for(300, num_tasks=2)
+        await lab.settle()
+        await asyncio.gather(lab.acts.requeue(ROOT, str(job_id)), lab.acts.signal(ROOT, job_id))
+        if is_killed:
+            await lab.restart()
+        await lab.advance(2)
+        job = lab.job(job_id)
+        assert lab.shown(job_id).startswith("CANCELLED") and not job.flags and not job.nodes and not job.allocation
+        assert lab.views.nodes["n1"].cpus_alloc == 0 and not lab.views.nodes["n1"].job_ids
+        assert [state for state, _ in await lab.rows(job_id)] == ["REQUEUED", "CANCELLED"]
+        other = await lab.submit(num_tasks=12)                 # all nodes are free
+        await lab.settle()
+        assert lab.shown(other) == "RUNNING None"
     in_lab(story)
 
 
