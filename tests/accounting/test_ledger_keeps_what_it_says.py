@@ -114,7 +114,9 @@ def test_writes_wait_for_the_disk_together(open_ledger: OpenLedger, ledger_url: 
     assert ledger.commits - before < 100
 
 
-def test_a_lone_write_is_on_disk_at_once(open_ledger: OpenLedger, ledger_url: str) -> None:
+def test_a_lone_write_is_on_disk_at_once(open_ledger: OpenLedger, ledger_url: str,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slurmbridge.accounting.writer.QUICK_S", float("inf"))         # whatever the disk is
     ledger = open_ledger()
     ledger.load()
     queries = Queries(ledger_url)
