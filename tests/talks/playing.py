@@ -3,7 +3,7 @@
 The same player records a talk on a real Slurm and plays it on ours, so that what it masks is masked on both sides.
 Jobs are called J0, J1, … by their numbers from the first free one on, in commands as in answers; times are TIME, the
 machine is HOST, processes are PID. In commands ``await_state JOB STATE…`` waits until all of ``squeue -r``'s rows of
-the job are in one of these states, ``await_line FILE TEXT`` until a file has a line, ``rows JOB FIELDS`` gives sacct's
+the job are in one of these states (in all of them, in this order, where they differ), ``await_line FILE TEXT`` until a file has a line, ``rows JOB FIELDS`` gives sacct's
 rows once they do not change any more.
 """
 from __future__ import annotations
@@ -24,7 +24,7 @@ await_state() { # JOB STATE...
     local job=$1 n seen; shift
     for ((n = 0; n < 300; n++)); do
         seen=$(squeue -h -a -r -t all -j "$job" -o %T 2>/dev/null | sort -u)
-        [ -n "$seen" ] && [[ " $* " == *" ${seen//$'\n'/ * } "* ]] && return
+        [ -n "$seen" ] && [[ " $* " == *" ${seen//$'\n'/ } "* ]] && return
         sleep 0.1
     done
     echo "job $job: $seen"
