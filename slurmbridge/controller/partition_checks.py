@@ -186,7 +186,7 @@ class PartitionChecks:
                 raise SlurmError(errors.ESLURM_INVALID_TIME_LIMIT)
             if time_min and request.deadline_s < earliest + time_min * 60:
                 raise SlurmError(errors.ESLURM_INVALID_TIME_MIN_LIMIT)
-            limited = limit not in (None, UNLIMITED_MIN)
+            limited = request.time_limit_min not in (None, UNLIMITED_MIN)      # the partition's does not count
             if not time_min and limited and request.deadline_s < earliest + (limit or 0) * 60:
                 raise SlurmError(errors.ESLURM_INVALID_TIME_LIMIT)
         return limit

@@ -86,6 +86,7 @@ def het_step_variables(components: Sequence[RunOrder], het_job_id: int) -> dict[
     names = hostlist.compress([node.name for node in nodes])
     return {"SLURM_JOB_ID": str(het_job_id), "SLURM_JOBID": str(het_job_id), "SLURM_JOB_NUM_NODES": str(len(nodes)),
             "SLURM_JOB_NODELIST": names, "SLURM_NODELIST": names,
+            "SLURM_JOB_PARTITION": components[-1].partition,
             "SLURM_JOB_CPUS_PER_NODE": tasks_per_node_text([node.cpus for node in nodes])}
 
 
@@ -233,6 +234,8 @@ def step_environment(order: RunOrder, base: Mapping[str, str], step: StepFacts) 
     missing = (*_IF_MISSING, "SLURM_JOB_RESERVATION") if step.owns_allocation else _IF_MISSING
     env = {**{name: job[name] for name in missing if name in job}, **base,
            **{name: job[name] for name in _ALWAYS if name in job}}
+    if "SLURM_JOB_NODELIST" in base and not step.owns_allocation:
+        env["SLURM_NODELIST"] = base["SLURM_JOB_NODELIST"]
     env |= step.job
     if step.owns_allocation:
         env |= {name: job[name] for name in _OF_OWN_JOB if name in job}

@@ -37,7 +37,8 @@ def local_time(at_s: float) -> str:
 class Command:
     """A process to start. Descriptors belong to the caller, who closes them after ``start``.
 
-    ``path`` is executed as it is when it has a slash, else looked for in the environment's PATH.
+    ``path`` is executed as it is when it has a slash, else it is the first such file of the environment's PATH, else a
+    file in ``cwd``.
     """
 
     path: str
@@ -254,10 +255,10 @@ def _take_descriptors(command: Command) -> None:
 def _candidates(command: Command) -> list[bytes]:
     if "/" in command.path:
         return [os.fsencode(command.path)]
-    name = os.fsencode(command.path)
-    directories = command.env[b"PATH"][5:].split(b":") if b"PATH" in command.env else []
-    found = [os.path.join(directory or b".", name) for directory in directories]
-    return found or [name]
+    name, cwd = os.fsencode(command.path), os.fsencode(command.cwd)
+    directories = command.env[b"PATH"][5:].split(b":") if b"PATH" in command.env and not name.startswith(b".") else []
+    places = (os.path.join(cwd, directory, name) for directory in directories if directory)
+    return [next((place for place in places if os.path.exists(place) and not os.path.isdir(place)), name)]
 
 
 def _execute(candidates: list[bytes], argv: list[bytes], env: dict[bytes, bytes], shown: str) -> int:

@@ -32,6 +32,8 @@ from slurmbridge.runtime.pmix import PmixServer
 from slurmbridge.runtime.tasks import Task, TaskFiles
 from slurmbridge.runtime.tree import Node, Relay
 
+CANNOT_OPEN = "Slurmd could not connect IO"
+"""What is said of all tasks of a node where a file of one of them cannot be opened."""
 LINGER_S = 30.0
 DRAIN_TIMEOUT_S = 5.0
 """How long output is waited for after the last process of the step is gone."""
@@ -151,6 +153,9 @@ class StepKeeper:
         exits: list[asyncio.Future[Any]] = []
         ready: list[_Ready] = []
         for node in self.nodes:
+            if not self.files.can_open(node["tasks"]):
+                self._event("failed", message=CANNOT_OPEN, ranks=[int(entry["rank"]) for entry in node["tasks"]])
+                continue
             shared = {**request["env"], **node["env"]}
             encoded = execution.encoded(shared)
             for entry in node["tasks"]:

@@ -32,6 +32,9 @@ def step_request(running: RunningStep, step: StepOptions) -> dict[str, Any]:
         owns_allocation=running.call.owns_allocation, preserve=bool(opts["preserve_env"]))
     own = {name: value for name, value in running.call.env.items() if not name.startswith("SLURM_RLIMIT_")}
     own |= stepenv.option_variables(opts, step.request, running.call.own_umask)
+    if len(running.siblings) > 1 and place.job:                # each component's is among its numbered variables
+        own.pop("SLURM_TRES_PER_TASK", None)
+        own |= {name: running.call.env[name] for name in ("SLURM_TRES_PER_TASK",) if name in running.call.env}
     if opts["mpi"] == "none":
         own.pop("SLURM_MPI_TYPE", None)
     if opts["prolog"] and opts["prolog"].lower() != "none":
@@ -45,6 +48,7 @@ def step_request(running: RunningStep, step: StepOptions) -> dict[str, Any]:
         "credential": order.credential, "step": running.step_name,
         "width": tree_width(opts["treewidth"], order.settings),
         "cwd": opts["chdir"], "umask": running.call.umask, "append": append, "unbuffered": bool(opts["unbuffered"]),
+        "label_width": running.label_width,
         "rlimits": propagated_limits(opts["propagate"], running.call.request.get("rlimits") or {}, order.settings),
         "gather_s": gather_interval_s(opts["acctg_freq"] or order.settings.get("JobAcctGatherFrequency")),
         "env": shared, "prologs": hooks("Prolog", opts["task_prolog"], order.settings),
@@ -147,7 +151,10 @@ def propagated_limits(propagate: str | None, limits: dict[str, list[int]], setti
 def step_record(running: RunningStep, step: StepOptions, plan: StepPlan, started_s: float) -> dict[str, Any]:
     """The fields of views.records.StepRecord of a step that begins."""
     opts = step.opts
-    tres = {"cpu": sum(share.cpus for share in plan.shares), "mem": sum(share.mem_mb for share in plan.shares),
+    request = step.request
+    has_cpus = not (request.overcommit and not request.whole)  # else it shares what others have
+    tres = {"cpu": sum(share.cpus for share in plan.shares) * has_cpus,
+            "mem": sum(share.mem_mb for share in plan.shares) * (has_cpus or not request.mem_per_cpu_mb),
             "node": len(plan.shares)}
     for share in plan.shares:
         for name, devices in share.gres.items():

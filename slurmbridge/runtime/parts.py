@@ -40,8 +40,9 @@ class OwnPart:
         """Raises StepRefused."""
         return self._sessions.allocate(request, step_id)
 
-    async def wait_for_room(self) -> None:
-        await self._sessions.wait_for_room()
+    def wait_for_room(self, request: StepRequest, step_id: str | None) -> asyncio.Future[tuple[str, StepPlan]]:
+        """Resolved as ``allocate`` once there is room; cancelled by who does not wait any more."""
+        return self._sessions.wait_for_room(request, step_id)
 
     def begin(self, step: Any) -> None:
         self._sessions.running[step.step_id] = step
@@ -113,8 +114,18 @@ class LentPart:
             raise StepRefused(int(answer["code"]))
         return str(answer["step_id"]), plan_from_json(answer["plan"])
 
-    async def wait_for_room(self) -> None:
-        await asyncio.sleep(POLL_S)
+    def wait_for_room(self, request: StepRequest, step_id: str | None) -> asyncio.Future[tuple[str, StepPlan]]:
+        """As OwnPart's; raises PartLost too."""
+        return asyncio.ensure_future(self._poll(request, step_id))
+
+    async def _poll(self, request: StepRequest, step_id: str | None) -> tuple[str, StepPlan]:
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                return await self.allocate(request, step_id)
+            except StepRefused as refused:
+                if not refused.retry:
+                    raise
 
     def begin(self, step: Any) -> None:
         self._step = step

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import traceback
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from slurmbridge.runtime import execution, frames, hostlists, processes, stepplan, steptypes
@@ -29,6 +29,15 @@ if TYPE_CHECKING:
     from slurmbridge.runtime.step import RunningStep
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingStep:
+    """A step that there is no room for yet."""
+
+    request: StepRequest
+    number: str | None
+    outcome: asyncio.Future[tuple[str, StepPlan]]
+
+
 class Sessions:
     """Owned by the daemon. Only the head has sessions; every node has keepers."""
 
@@ -44,7 +53,7 @@ class Sessions:
         self._keepers_gone: set[asyncio.Future[Any]] = set()
         self._next_step = 0
         self._next_node = 0
-        self._freed = asyncio.Event()
+        self._queue: list[WaitingStep] = []   # in the order they came
         self._leaving: set[asyncio.Future[None]] = set()
         self._ports = PortBook(daemon.order.settings.get("MpiParams", ""), daemon.order.job_id)
 
@@ -85,19 +94,37 @@ class Sessions:
         self._next_step += 1
         return str(self._next_step - 1)
 
+    def give_back_number(self, number: str) -> None:
+        """No step came of it: the next one gets it."""
+        if self._next_step == int(number) + 1:
+            self._next_step -= 1
+
     def release(self, plan: StepPlan) -> None:
         steptypes.occupy(self.nodes, plan, -1)
         self._ports.give_back(plan.ports)
         self.room_changed()
 
     def room_changed(self) -> None:
-        """Steps that wait try again."""
-        self._freed.set()
-        self._freed = asyncio.Event()
+        """Steps that wait get what is free now, in the order they came. Equal requests are tried once: what one of
+        them cannot have, the others cannot have either."""
+        refused: set[StepRequest] = set()
+        for one in self._queue:
+            if one.outcome.done() or one.request in refused:
+                continue
+            try:
+                one.outcome.set_result(self.allocate(one.request, one.number))
+            except StepRefused as error:
+                if error.retry:
+                    refused.add(one.request)
+                else:
+                    one.outcome.set_exception(error)
+        self._queue = [one for one in self._queue if not one.outcome.done()]
 
-    async def wait_for_room(self) -> None:
-        """Until some step has ended."""
-        await self._freed.wait()
+    def wait_for_room(self, request: StepRequest, number: str | None) -> asyncio.Future[tuple[str, StepPlan]]:
+        """Resolved as ``allocate`` once there is room; cancel it to leave the queue."""
+        one = WaitingStep(request, number, asyncio.get_running_loop().create_future())
+        self._queue.append(one)
+        return one.outcome
 
     async def look(self) -> dict[str, dict[str, Any]]:
         """What each step that runs here has used up to now."""

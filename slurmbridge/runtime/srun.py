@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from slurmbridge.runtime import execution, frames, stepenv
 from slurmbridge.runtime.client import Client
 from slurmbridge.runtime.environment import split_environment
-from slurmbridge.runtime.multiprog import MultiProgError, programs
 from slurmbridge.runtime.parts import LentPart, OwnPart, Part, PartLost, close_all, parts_of
 from slurmbridge.runtime.pmiworld import share_world
 from slurmbridge.runtime.step import CannotStart, SrunCall
@@ -21,6 +20,7 @@ from slurmbridge.runtime.stepoptions import StepOptions, read_components, step_o
 from slurmbridge.runtime.steptypes import StepPlan, StepRefused
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.mpi import mpi_type, needed_by
+from slurmbridge.slurm.option_reading import error_exit_code
 from slurmbridge.slurm.option_values import ClientExit, Log, OptionSet
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ LINGER_S = 3.0
 
 
 class _Over(Exception):
-    """srun ends before a step was there; the argument is its exit code."""
+    """srun ends before a step was there; the argument is its exit code, else it is that of SLURM_EXIT_ERROR."""
 
 
 class SrunSession:
@@ -49,6 +49,7 @@ class SrunSession:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.owns_allocation: bool = (not self.order.request.batch and self.order.request.interactive_command == "srun"
                                 and not sessions.ever_attached)
+        self.error_exit = 1
         self.client_pid = int(request.get("pid") or 0)
         self.steps: list[RunningStep] = []    # one a component, once all have their nodes
         self._client_gone = False
@@ -80,7 +81,7 @@ class SrunSession:
             await self.client.exit(execution.exit_code(status))
             return status
         except (_Over, CannotStart) as over:
-            code = over.args[0] if over.args else 1
+            code = over.args[0] if over.args else self.error_exit if isinstance(over, _Over) else 1
             await self.client.exit(code)
             return (code & 0xFF) << 8
         finally:
@@ -115,9 +116,11 @@ class SrunSession:
         own_umask = int(self.request.get("umask", 0o022))
         umask = stepenv.step_umask(env, own_umask)
         log = Log("srun")
+        self.error_exit = error_exit_code(env, "SLURM_EXIT_ERROR", log)
         try:
             components = read_components(env, cwd, [str(word) for word in self.request.get("argv", ())], self.order,
-                                         time.time(), log, owns_allocation=self.owns_allocation)
+                                         time.time(), log, owns_allocation=self.owns_allocation,
+                                         error_exit=self.error_exit)
         except ClientExit as end:
             self.client.flush(log)
             if end.stdout:
@@ -142,27 +145,20 @@ class SrunSession:
                 one["mpi"] = needed
 
     def _read_programs(self, components: list[OptionSet], cwd: str) -> str | None:
-        """The --multi-prog file, checked as far as srun knows the number of tasks."""
+        """The --multi-prog file, which srun's reading has checked."""
         opts = components[0]
         if not any(one["multi_prog"] for one in components):
             return None
         if len(components) > 1:
             self.client.say("fatal: --multi-prog option not supported with multiple het groups")
-            raise _Over(1)
+            raise _Over
         name = opts.argv[0]
         try:
             with open(os.path.join(cwd, name), encoding="utf-8", errors="surrogateescape") as file:
-                text = file.read(4 << 20)
+                return file.read(4 << 20)
         except OSError:
             self.client.say(f"error: Could not open multi_prog config file {name}")
-            raise _Over(1) from None
-        try:
-            programs(name, text, int(opts["ntasks"]), opts.argv[1:])
-        except MultiProgError as error:
-            for line in error.lines:
-                self.client.say(f"error: {line}")
-            raise _Over(1) from None
-        return text
+            raise _Over from None
 
     async def _parts(self, components: list[OptionSet]) -> list[Part]:
         """Whose steps the components are."""
@@ -175,20 +171,20 @@ class SrunSession:
             if max(groups) > most:
                 self.client.say(f"error: Attempt to run a job step with het group value of {max(groups)}, "
                                 f"but the job allocation has maximum value of {most}")
-                raise _Over(1)
+                raise _Over
         elif groups[0] > most:
             self.client.say(f"error: Requested het-group offset exceeds highest hetjob index ({groups[0]} > {most})")
-            raise _Over(1)
+            raise _Over
         elif not self.order.het_heads:
             if components[0]["het_group"]:
                 self.client.say("error: No directives to start application on any available hetjob components")
-                raise _Over(1)
+                raise _Over
             return [own]
         try:
             return await parts_of(groups, own)
         except PartLost as error:
             self.client.say(f"error: Unable to confirm allocation for job {self.order.job_id}: {error}")
-            raise _Over(1) from None
+            raise _Over from None
 
     async def _create_steps(self, components: list[OptionSet], call: SrunCall, held: list[Held]) -> None:
         """Appends each component's step to ``held`` as it gets its nodes."""
@@ -203,18 +199,21 @@ class SrunSession:
             except ClientExit as end:
                 self.client.flush(log)
                 close_all(parts)
-                raise _Over(end.code) from None
+                raise _Over(*[end.code] if end.code != 1 else []) from None
             if not call.owns_allocation:
                 self.client.flush(log)
+            taken = None
             if number is None and isinstance(part, LentPart):
-                number = self.sessions.take_number()
+                number = taken = self.sessions.take_number()
             try:
                 number, plan = await self._create_step(part, step, number)
             except PartLost as error:
                 self.client.say(f"error: Unable to create step for job {part.order.job_id}: {error}")
                 close_all(parts)
-                raise _Over(1) from None
+                raise _Over from None
             except _Over:
+                if taken is not None:
+                    self.sessions.give_back_number(taken)
                 close_all(parts)
                 raise
             held.append(Held(part, step, f"{number}+{place}" if shared else number, plan))
@@ -223,46 +222,53 @@ class SrunSession:
         """Waits for room in the allocation as srun does."""
         job_id = part.order.job_id
         immediate = step.opts["immediate"]
-        waited = False
-        begun = time.monotonic()
-        retry_s = RETRY_S + self.request.get("pid", 0) % 10
-        while True:
-            try:
-                step_id, plan = await part.allocate(step.request, number)
-                break
-            except StepRefused as refused:
-                late = immediate and (immediate == 1 or time.monotonic() - begun >= immediate)
-                if not refused.retry or late or self.daemon.ending:
-                    self.client.say(f"error: Unable to create step for job {job_id}: {refused}")
-                    raise _Over(1) from None
-                text = str(refused)
-            timed_out = await self._wait_for_room(part, min(retry_s, immediate) if immediate else retry_s)
-            if timed_out:
-                how = "still" if waited else "temporarily"
-                self.client.say(f"Job {job_id} step creation {how} disabled, retrying ({text})")
-            waited = True
-        if waited:
-            self.client.say(f"Step created for StepId={job_id}.{step_id}")
-        return step_id, plan
-
-    async def _wait_for_room(self, part: Part, timeout_s: float) -> bool:
-        """Whether the time was over before a step ended."""
-        self._pending = pending = asyncio.get_running_loop().create_future()
-        room: asyncio.Future[Any] = asyncio.ensure_future(part.wait_for_room())
         try:
-            waits: list[asyncio.Future[Any]] = [room, pending]
-            done, _ = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if pending in done:
-                number = pending.result()
-                if number:
-                    self.client.say(f"Cancelled pending job step with signal {number}")
-                over = errors.strerror(errors.ESLURM_ALREADY_DONE)
-                self.client.say(f"error: Unable to create step for job {self.order.job_id}: {over}")
-                raise _Over(1)
-            return not done
+            return await part.allocate(step.request, number)
+        except StepRefused as refused:
+            if not refused.retry or immediate == 1 or self.daemon.ending:
+                raise self._no_step(job_id, refused) from None
+            busy = refused
+        room = part.wait_for_room(step.request, number)
+        try:
+            step_id, plan = await self._wait_for_room(part, room, busy, immediate)
+        except StepRefused as refused:
+            raise self._no_step(job_id, refused) from None
         finally:
             room.cancel()
-            self._pending = None
+        self.client.say(f"Step created for StepId={job_id}.{step_id}")
+        return step_id, plan
+
+    def _no_step(self, job_id: int, why: object) -> _Over:
+        if isinstance(why, StepRefused) and why.note:
+            self.client.say(f"error: {why.note}")
+        self.client.say(f"error: Unable to create step for job {job_id}: {why}")
+        return _Over()
+
+    async def _wait_for_room(self, part: Part, room: asyncio.Future[tuple[str, StepPlan]], busy: StepRefused,
+                             immediate: int | None) -> tuple[str, StepPlan]:
+        """The step's number and plan. Raises _Over where srun or the job is ended meanwhile, StepRefused."""
+        retry_s = RETRY_S + self.request.get("pid", 0) % 10
+        how = "temporarily"
+        while True:
+            self._pending = pending = asyncio.get_running_loop().create_future()
+            try:
+                waits: list[asyncio.Future[Any]] = [room, pending]
+                await asyncio.wait(waits, timeout=min(retry_s, immediate) if immediate else retry_s,
+                                   return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._pending = None
+            if pending.done():
+                if room.done() and not room.exception():
+                    part.release(*room.result())
+                if number := pending.result():
+                    self.client.say(f"Cancelled pending job step with signal {number}")
+                raise self._no_step(self.order.job_id, errors.strerror(errors.ESLURM_ALREADY_DONE))
+            if room.done():
+                return room.result()
+            self.client.say(f"Job {part.order.job_id} step creation {how} disabled, retrying ({busy})")
+            how = "still"
+            if immediate:
+                raise busy
 
     # ---- the client -------------------------------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ from slurmbridge.runtime import broadcast, helpers, launch, stepfiles
 from slurmbridge.runtime.client import RAW, START, Client
 from slurmbridge.runtime.cpubind import BIND_ERROR_EXIT, OutsideStep
 from slurmbridge.runtime.links import BranchLink
-from slurmbridge.runtime.multiprog import programs
 from slurmbridge.runtime.outcome import TaskStates, exit_message, worse
 from slurmbridge.runtime.stdin import StdinSource
 from slurmbridge.runtime.stepoptions import StepOptions
 from slurmbridge.runtime.steptypes import Place, StepPlan, alone
 from slurmbridge.runtime.tasks import open_output
 from slurmbridge.runtime.tree import branches
+from slurmbridge.slurm.multiprog import programs
 
 if TYPE_CHECKING:
     from slurmbridge.runtime.daemon import StepDaemon
@@ -31,6 +31,13 @@ STEP_ABORT_S = 2
 """Seconds besides KillWait that srun announces for the end of a step."""
 KILL_DELAY_S = 0.05
 """Between a task's bad exit and the end of the others (-K): those that just begin get to say something."""
+HOOK_VARIABLES = (
+    "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS",
+    "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_LAUNCHER_PORT", "SLURM_SRUN_COMM_PORT", "SLURM_SRUN_COMM_HOST",
+    "SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
+"""What srun's own environment has once it has its step."""
+NOT_LAUNCHED_STATUS = 53
+"""How a step of which tasks could not be started is recorded: 0:53."""
 ABORTED_STATUS = signal.SIGKILL.value
 
 
@@ -71,14 +78,17 @@ class RunningStep:
         self._aborting = False
         self._timed_out = False
         self._told_abort = False
+        self._not_launched = False            # some tasks were not
         self._task_signal = False
         self._killing = False
         self._timers: list[asyncio.TimerHandle] = []
         self._files: dict[int, int] = {}      # stream -> descriptor of srun's own output file
         self._stdin: StdinSource | None = None
+        self._variables: dict[str, str] = {}  # of its tasks
         self._usage: dict[int, dict[str, float]] = {}
         self._orphans: dict[str, float] = {}
         self.listeners: list[Attached] = []
+        self.siblings: list[RunningStep] = [self]              # the steps of this srun
         self.label_width = len(str(self.place.total_tasks - 1)) if self.opts["label"] else 0
 
     @property
@@ -115,6 +125,7 @@ class RunningStep:
         self._tell_start(step, plan, started_s)
         programs_there = await self._broadcast(step.argv)
         request = launch.step_request(self, step)
+        self._variables = request["env"]
         try:
             nodes = launch.node_requests(self, plan, argvs, names, request["env"])
         except OutsideStep as error:
@@ -141,7 +152,8 @@ class RunningStep:
         how: dict[str, Any] = {"killed_by_uid": self.order.uid} if self.cancelled else {}
         if self._timed_out:
             how["state"] = "TIMEOUT"
-        self.part.tell("step_ended", step_id=self.step_id, exit_status=self.status or 0, **how,
+        status = NOT_LAUNCHED_STATUS if self._not_launched else self.status or 0
+        self.part.tell("step_ended", step_id=self.step_id, exit_status=status, **how,
                        usage=launch.total_usage(self._usage, {rank: share.name for share in plan.shares
                                                                for rank in share.tasks}, self._orphans))
 
@@ -223,8 +235,9 @@ class RunningStep:
             reason = os.strerror(errno.EACCES if os.path.exists(program) else errno.ENOENT)
             self.client.say(f"Access denied for {command}: {reason}")
             return
-        status, out, err = await helpers.capture(self.daemon.children, [command, *self.opts.argv], self.call.env,
-                                            self.call.cwd, umask=self.call.own_umask)
+        status, out, err = await helpers.capture(self.daemon.children, [command, *self.opts.argv], self.call.env | {
+            name: self._variables[name] for name in HOOK_VARIABLES if name in self._variables},
+            self.call.cwd, umask=self.call.own_umask)
         await self.client.write(b"O", out)
         await self.client.write(b"E", err)
         if status and which == "prolog":
@@ -266,16 +279,22 @@ class RunningStep:
         message = exit_message(node, ranks, status)
         if message is not None and not (self._is_silent and os.WIFSIGNALED(status)):
             self.client.say(f"error: {message}")
-        if not self.states.left:
-            return
         if status != 0 and self._kills_on_bad_exit() and not self._killing:
-            self._killing = True
-            self.client.say(f"Terminating StepId={self.step_name}")
-            self._timers.append(asyncio.get_running_loop().call_later(KILL_DELAY_S, self._end_after_failure))
-        if first:
+            for step in self.siblings:
+                step.task_failed()
+        if first and self.states.left:
             self._arm_wait()
 
+    def task_failed(self) -> None:
+        """-K: a task of this srun has failed."""
+        self._killing = True
+        self.client.say(f"Terminating StepId={self.step_name}")
+        if self.states.left:
+            self._timers.append(asyncio.get_running_loop().call_later(KILL_DELAY_S, self._end_after_failure))
+
     def _end_after_failure(self) -> None:
+        if not self.states.left:
+            return
         self.end_step("DUE TO TASK FAILURE")
         self._tell_abort()
 
@@ -321,6 +340,7 @@ class RunningStep:
             self.client.say(f"error: task {rank} launch failed: {message}")
         self.states.ended(ranks, 1 << 8)
         self.status = worse(self.status, 1 << 8)
+        self._not_launched = True
 
     async def look(self) -> dict[str, Any]:
         """What the step has used up to now, for sstat: as its usage at the end, with the processes of each node."""

@@ -29,11 +29,12 @@ class Held:
 
 def running_steps(daemon: StepDaemon, client: Client, call: SrunCall, held: Sequence[Held]) -> list[RunningStep]:
     """The steps, known to the jobs whose they are and ready to run."""
-    result = []
+    result: list[RunningStep] = []
     for one, place in zip(held, places(daemon, held)):
         step = RunningStep(daemon, client, call, one.part, one.step, one.step_id, one.plan, place)
         one.part.begin(step)
         result.append(step)
+        step.siblings = result
     return result
 
 
@@ -46,6 +47,8 @@ def places(daemon: StepDaemon, held: Sequence[Held]) -> list[Place]:
     own = daemon.order
     is_whole = not own.het_heads or (len(held) == 1 and held[0].part.order.job_id == own.job_id)
     job = {} if is_whole else het_step_variables([one.part.order for one in held], own.job_id)
+    if job and len(held) > 1:
+        job |= _component_variables(held)
     result: list[Place] = []
     first_task = first_node = 0
     for one in held:
@@ -53,6 +56,19 @@ def places(daemon: StepDaemon, held: Sequence[Held]) -> list[Place]:
         first_task += one.plan.num_tasks
         first_node += len(one.plan.shares)
     return result
+
+
+def _component_variables(held: Sequence[Held]) -> dict[str, str]:
+    """What srun sets in its own environment for each component, so that later ones overwrite it, or by number."""
+    found: dict[str, str] = {}
+    for one in held:
+        opts = one.step.opts
+        if opts["cpus_set"]:
+            found["SLURM_CPUS_PER_TASK"] = str(opts["cpus_per_task"])
+        if opts["tres_per_task"]:
+            found |= {f"SLURM_TRES_PER_TASK_{word}_GROUP_{one.part.order.het_offset}": opts["tres_per_task"]
+                      for word in ("HET", "PACK")}
+    return found
 
 
 async def all_of(works: Iterable[Coroutine[Any, Any, None]]) -> None:

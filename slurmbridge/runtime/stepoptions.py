@@ -37,7 +37,7 @@ class StepOptions:
 
 
 def read_components(env: MutableMapping[str, str], cwd: str, argv: Sequence[str], order: RunOrder, now_s: float,
-                    log: Log, *, owns_allocation: bool = False) -> list[OptionSet]:
+                    log: Log, *, owns_allocation: bool = False, error_exit: int = 1) -> list[OptionSet]:
     """``owns_allocation``: srun made the job itself, so the job's variables in ``env`` are not its input.
 
     ``env`` may be changed. Raises ClientExit: the client ends with its code, what it says is in ``log``.
@@ -45,7 +45,7 @@ def read_components(env: MutableMapping[str, str], cwd: str, argv: Sequence[str]
     hidden = {name: env.pop(name) for name in _ALLOCATION_INPUT if name in env} if owns_allocation else {}
     caller = Caller(env, cwd, now_s, order.uid, order.settings)
     try:
-        return run(read_srun(caller, list(argv), log), _read_file)
+        return run(read_srun(caller, list(argv), log, error_exit), _read_file)
     finally:
         env.update(hidden)
 
@@ -147,8 +147,10 @@ def _request(opts: OptionSet, order: RunOrder, log: Log, owns_allocation: bool) 
     if not usable:
         log.error("Hostlist is empty!  Can't run job.")
         raise ClientExit(1)
-    if opts["relative"] is not None and opts["relative"] >= total:
-        log.error(f"--relative value invalid, must be smaller than the number of nodes: {opts['relative']} >= {total}")
+    if opts["relative"] is not None and opts["relative"] + opts["min_nodes"] > total:
+        source = "--nodes" if opts.by_cli("nodes") else "SLURM_JOB_NUM_NODES"
+        log.error(f"--relative and {source} option incompatible with count of allocated nodes "
+                  f"({opts['relative']}+{opts['min_nodes']}>{total})")
         raise ClientExit(1)
     named = len(hostlist.expand(opts["alloc_nodelist"])) if opts["alloc_nodelist"] and opts["nodes_set"] else total
     if named < opts["min_nodes"] <= total and not owns_allocation:

@@ -38,6 +38,7 @@ class _Search:
         request = self.request
         if request.max_nodes < request.min_nodes:
             raise StepRefused(errors.ESLURM_INVALID_NODE_COUNT)
+        self._check_cpus_per_gpu()
         self._find_available()
         picked = self._wanted()
         if self.request.relative is not None:
@@ -51,6 +52,15 @@ class _Search:
         self._settle_nodes()
         self._add_nodes(picked, idle)
         return sorted(picked)
+
+    def _check_cpus_per_gpu(self) -> None:
+        request = self.request
+        if not request.cpus_per_gpu:
+            return
+        if not any(matching(node.gres, "gpu") for node in self.nodes):
+            raise StepRefused(errors.ESLURM_INVALID_GRES)
+        if request.gres_per_node == ():
+            raise StepRefused(errors.ESLURM_INVALID_GRES, note="cpus_per_gres also requires specifying the same gres")
 
     def _find_available(self) -> None:
         request = self.request

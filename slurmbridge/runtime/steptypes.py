@@ -107,12 +107,13 @@ def alone(plan: StepPlan) -> Place:
 class StepRefused(Exception):
     """``code`` is Slurm's error; ``retry``: it may be possible once other steps have ended.
 
-    ``takes_number``: refused so late that a step number was used up.
+    ``takes_number``: refused so late that a step number was used up. ``note``: what else srun says.
     """
 
-    def __init__(self, code: int, *, takes_number: bool = False) -> None:
+    def __init__(self, code: int, *, takes_number: bool = False, note: str = "") -> None:
         super().__init__(errors.strerror(code))
         self.code = code
+        self.note = note
         self.takes_number = takes_number
         self.retry = code in (errors.ESLURM_NODES_BUSY, errors.ESLURM_PORTS_BUSY, errors.ESLURM_DISABLED)
 

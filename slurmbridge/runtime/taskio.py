@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from slurmbridge.runtime import frames
+from slurmbridge.runtime.stepfiles import label, write_all
 
 CHUNK = 64 << 10
 LONGEST_LINE = 64 << 10
@@ -68,6 +69,23 @@ class Output:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
             self.finished.set_result(None)
+
+
+class LabelledFile(Output):
+    """Writes what it reads into ``file_fd`` (owned), each line behind the task's number."""
+
+    def __init__(self, writer: asyncio.StreamWriter, rank: int, fd: int, file_fd: int, width: int) -> None:
+        super().__init__(writer, rank, 1, fd, lines=True)
+        self._rank, self._file_fd, self._width = rank, file_fd, width
+
+    def _send(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):    # as for a task that writes itself: what the disk does not take is lost
+            write_all(self._file_fd, label(data, self._rank, self._width))
+
+    def abandon(self) -> None:
+        if not self.finished.done():
+            os.close(self._file_fd)
+        super().abandon()
 
 
 class StdinPipe:

@@ -8,11 +8,11 @@ import os
 import pty
 import struct
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slurmbridge.runtime.taskio import Output, StdinPipe
+from slurmbridge.runtime.taskio import LabelledFile, Output, StdinPipe
 
 
 @dataclass(slots=True)
@@ -52,6 +52,21 @@ class TaskFiles:
             return self._open_terminal(task)
         return self._open_input(task, entry["stdin"]), *self._open_outputs(task, entry)
 
+    def can_open(self, entries: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether the files of all these tasks can be opened, which makes those for output."""
+        append = bool(self._request["append"])
+        try:
+            for entry in entries:
+                if entry.get("pty"):
+                    continue
+                if entry["stdin"] not in _NO_FILES:
+                    os.close(os.open(entry["stdin"], os.O_RDONLY))
+                for wanted in {entry["stdout"], entry["stderr"]} - _NO_FILES:
+                    os.close(open_output(wanted, _output_flags(append), self._request["umask"]))
+        except OSError:
+            return False
+        return True
+
     def _open_terminal(self, task: Task) -> tuple[int, int, int]:
         master, slave = pty.openpty()
         os.set_inheritable(master, False)
@@ -85,16 +100,33 @@ class TaskFiles:
             elif wanted in opened:
                 fds.append(opened[wanted])
             else:
-                flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | (0 if self._request["append"] else os.O_TRUNC)
-                opened[wanted] = open_output(wanted, flags, self._request["umask"])
+                file_fd = open_output(wanted, _output_flags(bool(self._request["append"])), self._request["umask"])
+                opened[wanted] = self._labelled(task, file_fd, wanted)
                 task.passed.append(opened[wanted])
                 fds.append(opened[wanted])
         return fds[0], fds[1]
+
+    def _labelled(self, task: Task, file_fd: int, name: str) -> int:
+        """What the task writes to: the file, or with -l a pipe whose lines go there with labels."""
+        width = int(self._request["label_width"])
+        if not width or name == "/dev/null":
+            return file_fd
+        read_end, write_end = os.pipe2(os.O_CLOEXEC)
+        rank = int(self._request["first_task"]) + task.rank
+        task.outputs.append(LabelledFile(self._writer, rank, read_end, file_fd, width))
+        return write_end
 
     def resize(self, rows: int, columns: int) -> None:
         if self.terminal is not None:
             with contextlib.suppress(OSError):
                 fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+_NO_FILES = frozenset({"stream", "/dev/null"})
+
+
+def _output_flags(append: bool) -> int:
+    return os.O_CREAT | os.O_WRONLY | os.O_APPEND | (0 if append else os.O_TRUNC)
 
 
 def open_output(name: str, flags: int, umask: int) -> int:

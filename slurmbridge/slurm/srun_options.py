@@ -12,6 +12,7 @@ from slurmbridge.slurm import option_checks as checks
 from slurmbridge.slurm.asking import Asking
 from slurmbridge.slurm.getopt import Parser
 from slurmbridge.slurm.mpi import mpi_types
+from slurmbridge.slurm.multiprog import MultiProgError, checked_tasks
 from slurmbridge.slurm.option_reading import print_options, read_environment, read_options
 from slurmbridge.slurm.option_sizes import nodes_of_list, plausible, tasks_per_core
 from slurmbridge.slurm.option_values import Caller, ClientExit, Log, OptionSet
@@ -37,10 +38,13 @@ def read_srun(caller: Caller, argv: list[str], log: Log, error_exit: int = 1) ->
             read_environment(opts, number)
             opts.submit_line = " ".join([program, *args])
             end = read_options(opts, program, args)
+            if opts["wait_for_children"] and "cgroup" not in caller.conf.get("ProctrackType", "proctrack/cgroup"):
+                raise log.fatal("--wait-for-children only compatible with proctrack/cgroup plugin")
             if not result:
                 _forget_job_size(opts, args[end:])
             _take_command(opts, args, end, len(result), first_mpi, error_exit)
             first_mpi = first_mpi or opts["mpi"]
+            yield from _multi_prog(opts, error_exit)
             opts.parsed = opts.shown()
             yield from _verify(opts, error_exit)
             if opts["verbose"]:
@@ -166,6 +170,26 @@ def _verify(opts: OptionSet, error_exit: int) -> Asking[None]:
             raise ClientExit(error_exit)
     if not verified:
         raise ClientExit(error_exit)
+
+
+def _multi_prog(opts: OptionSet, error_exit: int) -> Asking[None]:
+    """Checks the file, which may ask for more tasks where their number was not given."""
+    if not opts["multi_prog"] or not opts.argv:
+        return
+    name = opts.argv[0]
+    data = yield name if name.startswith("/") else f"{opts.caller.cwd}/{name}"
+    if isinstance(data, OSError):
+        opts.log.error(f"Could not open multi_prog config file {name}")
+        raise ClientExit(error_exit)
+    try:
+        tasks = checked_tasks(name, data.decode("utf-8", "surrogateescape"), opts["ntasks"],
+                              is_fixed=bool(opts["ntasks_set"]))
+    except MultiProgError as error:
+        for line in error.lines:
+            opts.log.error(line)
+        raise ClientExit(error_exit) from None
+    if tasks > opts["ntasks"]:
+        opts["ntasks"], opts["ntasks_set"] = tasks, True
 
 
 def _pack(opts: OptionSet) -> bool:

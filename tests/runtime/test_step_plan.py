@@ -6,10 +6,10 @@ import pytest
 from slurmbridge.runtime.binding import bound_gpus
 from slurmbridge.runtime.layout import Distribution, LayoutError, lay_out, lay_out_arbitrary, task_capacity
 from slurmbridge.runtime.layout import tasks_per_node_text as text
-from slurmbridge.runtime.multiprog import MultiProgError, programs
 from slurmbridge.runtime.stepplan import plan
 from slurmbridge.runtime.steptypes import NodeUse, StepRefused, StepRequest, occupy
 from slurmbridge.slurm import errors
+from slurmbridge.slurm.multiprog import MultiProgError, programs
 
 BUSY, TOO_MANY = errors.ESLURM_NODES_BUSY, errors.ESLURM_TOO_MANY_REQUESTED_CPUS
 MEMORY = errors.ESLURM_INVALID_TASK_MEMORY

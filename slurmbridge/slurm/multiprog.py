@@ -1,6 +1,7 @@
 """``srun --multi-prog``: a file that says which task runs which program (srun(1), MULTIPLE PROGRAM CONFIGURATION)."""
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,6 +44,18 @@ def programs(name: str, text: str, num_tasks: int, more_args: Sequence[str]) -> 
     return result
 
 
+def checked_tasks(name: str, text: str, num_tasks: int, *, is_fixed: bool) -> int:
+    """The number of tasks once srun has read the file: without ``is_fixed`` its ranks make it larger.
+    Raises MultiProgError."""
+    for _, line in _logical_lines(text):
+        ranks, *rest = line.split(None, 1)
+        highest = max((int(rank) for rank in re.split("[,-]", ranks) if rank.isdigit()), default=0)
+        if not is_fixed and rest and not ranks.startswith("*"):
+            num_tasks = max(num_tasks, highest + 1)
+    programs(name, text, num_tasks, ())
+    return num_tasks
+
+
 def _logical_lines(text: str) -> list[tuple[int, str]]:
     """Lines with their numbers; a backslash at the end joins the next, comments and blank lines are left out."""
     found: list[tuple[int, str]] = []
@@ -70,8 +83,10 @@ def _offsets(ranks: str, num_tasks: int, covered: set[int]) -> dict[int, int]:
         low, dash, high = part.partition("-")
         if not low.isdigit() or (dash and not high.isdigit()):
             raise MultiProgError(f"Invalid task range specification ({part})")
-        if int(high or low) < int(low) or (high and int(high) >= num_tasks) or int(low) >= num_tasks:
-            raise MultiProgError(f"Invalid task id, {high or low} >= {num_tasks}")
+        if int(high or low) < int(low):
+            raise MultiProgError(f"Invalid task range, {low}-{high}")
+        if int(high or low) >= num_tasks:
+            raise MultiProgError(f"Invalid task id, {int(high or low)} >= ntasks")
         tasks += range(int(low), int(high or low) + 1)
     for task in tasks:
         if task in covered or tasks.count(task) > 1:
