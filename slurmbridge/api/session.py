@@ -98,6 +98,9 @@ class ClientSession:
             "argv": list(argv), "env": [f"{name}={value}" for name, value in env.items()]}))
         return status
 
+    async def last_words(self, text: str | None) -> None:
+        await self._wire.send(frames.pack(b"N", b"" if text is None else b"\1" + frames.encode(text)))
+
     async def kill_local(self, signal: int) -> None:
         await self._wire.send(frames.pack_number(b"K", signal))
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 READ_SIZE = 256 << 10
+LETHAL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
              signal.SIGTSTP, signal.SIGCONT)
 
@@ -199,10 +200,12 @@ class Exchange:
         self._exit: int | None = None
         self._signals = -1
         self._broken_output = 0
+        self._before: dict[int, object] = {}  # what signals did that end us with last words
         self._handlers: dict[bytes, Callable[[bytes], None]] = {
             protocol.OUTPUT: self._output, protocol.ERROR: self._error, protocol.READ: self._read,
             protocol.WRITE: self._write, protocol.WANT_INPUT: self._want_input, protocol.FORWARD: self._forward,
-            protocol.RUN: self._run, protocol.KILL: self._kill, protocol.GO: self._go, protocol.EXIT: self._end}
+            protocol.RUN: self._run, protocol.KILL: self._kill, protocol.GO: self._go, protocol.EXIT: self._end,
+            protocol.LAST_WORDS: self._set_last_words}
 
     def run(self) -> int:
         """The exit code. Raises Lost, GoOn or ProtocolError."""
@@ -337,6 +340,22 @@ class Exchange:
 
     def _forward(self, _payload: bytes) -> None:
         self._watch(FORWARDED)
+
+    def _set_last_words(self, payload: bytes) -> None:
+        def leave(_number: int, _frame: object) -> None:
+            try:        # noqa: SIM105
+                write_all(2, payload[1:])
+            except OSError:
+                pass
+            os._exit(payload[0])
+
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+        for number in LETHAL if payload else ():
+            if (before := signal.getsignal(number)) is not signal.SIG_IGN:
+                self._before[number] = before
+                signal.signal(number, leave)
 
     def _run(self, payload: bytes) -> None:
         import json

@@ -19,7 +19,7 @@ OWN = (b"SLURMBRIDGE_TOKEN", b"SLURMBRIDGE_CA")
 
 REQUEST, ANSWER, INPUT, SIGNAL, SIZE = b"R", b"D", b"i", b"S", b"Z"
 OUTPUT, ERROR, READ, WRITE, WANT_INPUT = b"O", b"E", b"F", b"W", b"I"
-FORWARD, RUN, KILL, GO, EXIT = b"T", b"C", b"K", b"G", b"X"
+FORWARD, RUN, KILL, GO, EXIT, LAST_WORDS = b"T", b"C", b"K", b"G", b"X", b"N"
 
 
 class ProtocolError(Exception):

@@ -589,6 +589,34 @@ static void watch(int number)
 	sigaction(number, &act, NULL);
 }
 
+/* N: what is said when a signal ends us. */
+static const int LETHAL[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, 0};
+static char last_words[4096];
+static volatile size_t last_words_length;
+static volatile int last_code;
+
+static void leave(int number)
+{
+	(void)number;
+	if (write(2, last_words, last_words_length) < 0)
+		_exit(last_code);
+	_exit(last_code);
+}
+
+static void set_last_words(const char *text, size_t length)
+{
+	if (length) {
+		last_code = (unsigned char)*text;
+		last_words_length = length - 1 < sizeof(last_words) ? length - 1 : sizeof(last_words);
+		memcpy(last_words, text + 1, last_words_length);
+	}
+	for (const int *number = LETHAL; *number; number++) {
+		struct sigaction old, act = {.sa_handler = length ? leave : SIG_DFL};
+		if (sigaction(*number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+			sigaction(*number, &act, NULL);
+	}
+}
+
 static bool terminal_size(struct winsize *size) { return ioctl(1, TIOCGWINSZ, size) == 0 || ioctl(0, TIOCGWINSZ, size) == 0; }
 
 static pid_t run_child(char **argv, char **env)
@@ -759,6 +787,9 @@ static bool obey(struct exchange *x, char kind, char *payload, size_t length)
 		x->child = run_child(argv, env);
 		return x->child > 0;
 	}
+	case 'N':
+		set_last_words(payload, length);
+		return true;
 	case 'K':
 		if (length >= 4 && x->child > 0)
 			signal_child(x->child, (int)number_at(payload, 4));

@@ -28,6 +28,8 @@ async def wait_for_start(session: Session, job_id: int, request: JobRequest, err
             return _not_at_once(session, job_id, request)
         if not done and not request.quiet:
             await session.write_stderr(_queued(session, job_id))
+        if not done:
+            await session.last_words("" if request.quiet else _given_up(session, job_id))
         if not done and request.immediate_s is not None:
             late, _ = await asyncio.wait([started], timeout=request.immediate_s - patience)
             if not late:
@@ -35,6 +37,8 @@ async def wait_for_start(session: Session, job_id: int, request: JobRequest, err
                 return Reply(stderr=f"{command}: error: Unable to allocate resources: {text}\n"
                                     + _revoked(session, job_id, request), exit_code=1)
         job = await started
+        if not done:
+            await session.last_words(None)
         if job.state in states.FINISHED:
             if job.state == states.CANCELLED:
                 return Reply(stderr=f"{command}: error: Job allocation {job_id} has been revoked\n", exit_code=1)
@@ -44,6 +48,15 @@ async def wait_for_start(session: Session, job_id: int, request: JobRequest, err
         return job
     finally:
         started.cancel()
+
+
+def _given_up(session: Session, job_id: int) -> str:
+    """What is said by who is ended by a signal while the job waits."""
+    if session.invocation.command == "salloc":
+        return f"salloc: Job allocation {job_id} has been revoked.\nsalloc: Job aborted due to signal\n"
+    job = session.views.jobs.get(job_id)
+    ended = "".join(f"srun: Force Terminated JobId={one}\n" for one in (job and job.het_job_ids) or (job_id,))
+    return f"{ended}srun: Job allocation {job_id} has been revoked\n"
 
 
 def _queued(session: Session, job_id: int) -> str:

@@ -233,6 +233,9 @@ class Session(Protocol):
     async def run_local(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
         """The client runs a command of the caller's on its own terminal (salloc); its wait status."""
         ...
+    async def last_words(self, text: str | None) -> None:
+        """What the client says when a signal ends it from now on, with exit code 1; None where it just dies."""
+        ...
     async def kill_local(self, signal: int) -> None:
         """The command of ``run_local`` and its group get the signal (0: only what it has in its foreground, SIGHUP)."""
         ...

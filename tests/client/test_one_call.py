@@ -246,6 +246,39 @@ def test_signals_kill_a_client_that_was_not_asked(client, serve):
     assert process.returncode == -signal.SIGINT
 
 
+LETHAL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+@pytest.mark.parametrize("number", LETHAL)
+def test_last_words_when_a_signal_ends_the_client(client, serve, number):
+    def script(peer):
+        peer.request()
+        peer.send(b"N", b"\7revoked\n")
+        peer.send(b"O", b"ready\n")
+        assert peer.read() == (b"", b"")
+
+    process = client.start(serve(script).address, "salloc", "true")
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(number)
+    assert process.communicate(timeout=10) == (b"", b"revoked\n")
+    assert process.returncode == 7
+
+
+def test_last_words_that_were_taken_back(client, serve):
+    def script(peer):
+        peer.request()
+        peer.send(b"N", b"\7revoked\n")
+        peer.send(b"N")
+        peer.send(b"O", b"ready\n")
+        assert peer.read() == (b"", b"")
+
+    process = client.start(serve(script).address, "salloc", "true")
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=10) == (b"", b"")
+    assert process.returncode == -signal.SIGTERM
+
+
 RUNS = [(["sh", "-c", "echo $A; exit 5"], 5 << 8, b"1\n"), (["sh", "-c", "kill -9 $$"], 9, b""),
         (["/no/such/program"], 1 << 8, b""), (["sh", "-c", "printf '%s' \"$B\""], 0, b"\xff two")]
 
