@@ -163,6 +163,8 @@ class ControllerActs(JobTalks):
             return
         if phase in (Phase.PENDING, Phase.REQUEUING):
             raise SlurmError(errors.ESLURM_TRANSITION_STATE_NO_UPDATE)
+        if batch_only and not job.request.batch:
+            raise SlurmError(errors.ESLURM_JOB_SCRIPT_MISSING)
         run = self._world.run_of(job)
         if signal == signals.SIGKILL and not batch_only:
             self._life.apply(job, Event.CANCEL, Cause(uid=caller.uid))

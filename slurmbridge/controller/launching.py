@@ -22,7 +22,8 @@ RUNTIME_KEYS = (
     "KillOnBadExit", "WaitTime", "InactiveLimit", "JobAcctGatherFrequency", "PropagateResourceLimits",
     "PropagateResourceLimitsExcept", "TaskPlugin", "MaxTasksPerNode", "BatchStartTimeout", "JobFileAppend",
     "MaxStepCount", "TaskProlog", "TaskEpilog", "SrunProlog", "SrunEpilog", "MpiDefault", "VSizeFactor",
-    "InteractiveStepOptions", "UnkillableStepTimeout", "TreeWidth", "TaskPluginParam", "MpiParams")
+    "InteractiveStepOptions", "UnkillableStepTimeout", "TreeWidth", "TaskPluginParam", "MpiParams",
+    "ProctrackType")
 """Keys of slurm.conf that step daemons honour."""
 PARALLEL = 64
 

@@ -60,6 +60,8 @@ def allocation_variables(order: RunOrder) -> dict[str, str]:
         "SLURM_OOM_KILL_STEP": "1" if order.request.oom_kill_step else "0",
         "SLURM_TOPOLOGY_ADDR_PATTERN": "switch." * order.nodes[0].topology.count(".") + "node",
     }
+    if order.request.stepmgr:
+        found["SLURM_STEPMGR"] = order.nodes[0].name
     if order.end_by_s is not None:
         found["SLURM_JOB_END_TIME"] = str(int(order.end_by_s))
     if order.mem_per_cpu_mb is not None:

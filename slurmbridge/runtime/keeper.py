@@ -31,9 +31,8 @@ from slurmbridge.runtime.pmi import PmiServer
 from slurmbridge.runtime.pmix import PmixServer
 from slurmbridge.runtime.tasks import Task, TaskFiles
 from slurmbridge.runtime.tree import Node, Relay
+from slurmbridge.slurm import errors
 
-CANNOT_OPEN = "Slurmd could not connect IO"
-"""What is said of all tasks of a node where a file of one of them cannot be opened."""
 LINGER_S = 30.0
 DRAIN_TIMEOUT_S = 5.0
 """How long output is waited for after the last process of the step is gone."""
@@ -148,14 +147,17 @@ class StepKeeper:
     async def _start_tasks(self) -> list[asyncio.Future[Any]]:
         """What to wait for. Raises OSError when a task cannot be started; those before it were."""
         request = self.request
-        if not os.path.isdir(request["cwd"]) or not os.access(request["cwd"], os.X_OK, effective_ids=True):
-            self._say_directory(request["cwd"])
+        has_told = os.path.isdir(request["cwd"]) and os.access(request["cwd"], os.X_OK, effective_ids=True)
         exits: list[asyncio.Future[Any]] = []
         ready: list[_Ready] = []
         for node in self.nodes:
-            if not self.files.can_open(node["tasks"]):
-                self._event("failed", message=CANNOT_OPEN, ranks=[int(entry["rank"]) for entry in node["tasks"]])
+            if not self.files.can_open(node["tasks"]):         # none of its tasks is started then
+                self._event("failed", message=errors.strerror(errors.ESLURMD_IO_ERROR), error=errors.ESLURMD_IO_ERROR,
+                            ranks=[int(entry["rank"]) for entry in node["tasks"]])
                 continue
+            if not has_told:
+                self._say_directory(request["cwd"])
+                has_told = True
             shared = {**request["env"], **node["env"]}
             encoded = execution.encoded(shared)
             for entry in node["tasks"]:

@@ -152,7 +152,7 @@ def step_record(running: RunningStep, step: StepOptions, plan: StepPlan, started
     """The fields of views.records.StepRecord of a step that begins."""
     opts = step.opts
     request = step.request
-    has_cpus = not (request.overcommit and not request.whole)  # else it shares what others have
+    has_cpus = request.whole or not request.overcommit or request.cpus_per_task > 0  # else it has those of others
     tres = {"cpu": sum(share.cpus for share in plan.shares) * has_cpus,
             "mem": sum(share.mem_mb for share in plan.shares) * (has_cpus or not request.mem_per_cpu_mb),
             "node": len(plan.shares)}

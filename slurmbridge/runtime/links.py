@@ -57,7 +57,7 @@ class BranchLink:
             if self._looked is not None and not self._looked.done() and len(self._looks) == len(self._branch.nodes):
                 self._looked.set_result(None)
         elif name == "failed":
-            self.step.launch_failed(event["ranks"], str(event["message"]))
+            self.step.launch_failed(event["ranks"], str(event["message"]), int(event.get("error", 0)))
         elif name == "lost":
             self.step.keeper_lost(node, event["ranks"])
 

@@ -60,6 +60,11 @@ class TaskStates:
     def left(self) -> list[int]:
         return [rank for rank, state in self._states.items() if not state.startswith("exited")]
 
+    @property
+    def not_started(self) -> bool:
+        """Whether some are still being started."""
+        return "unknown" in self._states.values()
+
     def still_left(self, ranks: Iterable[int]) -> list[int]:
         """Those of ``ranks`` that have not ended."""
         return [rank for rank in ranks if not self._states[rank].startswith("exited")]

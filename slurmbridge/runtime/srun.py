@@ -14,7 +14,7 @@ from slurmbridge.runtime.client import Client
 from slurmbridge.runtime.environment import split_environment
 from slurmbridge.runtime.parts import LentPart, OwnPart, Part, PartLost, close_all, parts_of
 from slurmbridge.runtime.pmiworld import share_world
-from slurmbridge.runtime.step import CannotStart, SrunCall
+from slurmbridge.runtime.step import CannotStart, SrunCall, executable
 from slurmbridge.runtime.stepgroup import Held, all_of, running_steps
 from slurmbridge.runtime.stepoptions import StepOptions, read_components, step_options
 from slurmbridge.runtime.steptypes import StepPlan, StepRefused
@@ -67,6 +67,7 @@ class SrunSession:
             if self._is_for_the_controller():
                 return 0
             call, components = self._read_call()
+            self._find_programs(components, call)
             self._choose_mpi(components, call)
             self.client.write_soon(b"T", b"")
             await self._create_steps(components, call, held)
@@ -130,6 +131,15 @@ class SrunSession:
             self.client.flush(log)
         return SrunCall(self.request, env, cwd, umask, own_umask, self.owns_allocation,
                         self._read_programs(components, cwd)), components
+
+    def _find_programs(self, components: list[OptionSet], call: SrunCall) -> None:
+        """What --bcast copies must be there before the step is."""
+        for opts in components:
+            program = executable(opts.argv[0], call.cwd, call.env) if opts["bcast"] is not None and not opts[
+                "multi_prog"] else ""
+            if program and not (os.path.isfile(program) and os.access(program, os.X_OK, effective_ids=True)):
+                self.client.say(f"fatal: Can not execute {opts.argv[0]}")
+                raise _Over(1)
 
     def _choose_mpi(self, components: list[OptionSet], call: SrunCall) -> None:
         """Where nobody said which MPI, the program's own: several tasks of one must not be as many worlds."""

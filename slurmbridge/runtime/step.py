@@ -36,8 +36,6 @@ HOOK_VARIABLES = (
     "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_LAUNCHER_PORT", "SLURM_SRUN_COMM_PORT", "SLURM_SRUN_COMM_HOST",
     "SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
 """What srun's own environment has once it has its step."""
-NOT_LAUNCHED_STATUS = 53
-"""How a step of which tasks could not be started is recorded: 0:53."""
 ABORTED_STATUS = signal.SIGKILL.value
 
 
@@ -78,7 +76,7 @@ class RunningStep:
         self._aborting = False
         self._timed_out = False
         self._told_abort = False
-        self._not_launched = False            # some tasks were not
+        self._launch_error = 0                # why some tasks were not started
         self._task_signal = False
         self._killing = False
         self._timers: list[asyncio.TimerHandle] = []
@@ -152,7 +150,7 @@ class RunningStep:
         how: dict[str, Any] = {"killed_by_uid": self.order.uid} if self.cancelled else {}
         if self._timed_out:
             how["state"] = "TIMEOUT"
-        status = NOT_LAUNCHED_STATUS if self._not_launched else self.status or 0
+        status = self._launch_error or self.status or 0
         self.part.tell("step_ended", step_id=self.step_id, exit_status=status, **how,
                        usage=launch.total_usage(self._usage, {rank: share.name for share in plan.shares
                                                                for rank in share.tasks}, self._orphans))
@@ -295,6 +293,9 @@ class RunningStep:
     def _end_after_failure(self) -> None:
         if not self.states.left:
             return
+        if self.states.not_started:
+            self._timers.append(asyncio.get_running_loop().call_later(KILL_DELAY_S, self._end_after_failure))
+            return
         self.end_step("DUE TO TASK FAILURE")
         self._tell_abort()
 
@@ -335,12 +336,13 @@ class RunningStep:
         for name, value in usage.items():
             self._orphans[name] = self._orphans.get(name, 0) + value
 
-    def launch_failed(self, ranks: list[int], message: str) -> None:
+    def launch_failed(self, ranks: list[int], message: str, error: int) -> None:
+        """``error``: Slurm's number, which is what is recorded as the step's exit status."""
         for rank in ranks:
             self.client.say(f"error: task {rank} launch failed: {message}")
         self.states.ended(ranks, 1 << 8)
         self.status = worse(self.status, 1 << 8)
-        self._not_launched = True
+        self._launch_error = max(self._launch_error, error)
 
     async def look(self) -> dict[str, Any]:
         """What the step has used up to now, for sstat: as its usage at the end, with the processes of each node."""

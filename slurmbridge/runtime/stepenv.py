@@ -70,8 +70,10 @@ def _cpu_bind(opts: OptionSet) -> dict[str, str]:
 
 
 def hinted_unit(opts: OptionSet) -> str:
-    """What tasks are bound to where --cpu-bind does not say: by a hint, or by tasks per core or socket."""
+    """What tasks are bound to where --cpu-bind does not say: by a hint, -B, or tasks per core or socket."""
     unit = _HINT_UNITS.get(opts["hint"] or "", "")
+    if opts.is_set("extra-node-info"):        # -B: the smallest of what it names
+        return "threads" if opts["threads_per_core"] else "cores" if opts["cores_per_socket"] else "sockets"
     if not unit and opts["ntasks_per_core"]:
         return "cores" if opts["ntasks_per_core"] == 1 else "threads"
     return "sockets" if not unit and opts["ntasks_per_socket"] else unit

@@ -39,6 +39,9 @@ class _Search:
         if request.max_nodes < request.min_nodes:
             raise StepRefused(errors.ESLURM_INVALID_NODE_COUNT)
         self._check_cpus_per_gpu()
+        if request.gres_per_node != () and any(sum(len(matching(node.gres, name)) for node in self.nodes) < count
+                                               for name, count in request.gres_per_step):
+            raise StepRefused(errors.ESLURM_INVALID_GRES)
         self._find_available()
         picked = self._wanted()
         if self.request.relative is not None:

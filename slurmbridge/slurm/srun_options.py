@@ -12,7 +12,6 @@ from slurmbridge.slurm import option_checks as checks
 from slurmbridge.slurm.asking import Asking
 from slurmbridge.slurm.getopt import Parser
 from slurmbridge.slurm.mpi import mpi_types
-from slurmbridge.slurm.multiprog import MultiProgError, checked_tasks
 from slurmbridge.slurm.option_reading import print_options, read_environment, read_options
 from slurmbridge.slurm.option_sizes import nodes_of_list, plausible, tasks_per_core
 from slurmbridge.slurm.option_values import Caller, ClientExit, Log, OptionSet
@@ -176,6 +175,7 @@ def _multi_prog(opts: OptionSet, error_exit: int) -> Asking[None]:
     """Checks the file, which may ask for more tasks where their number was not given."""
     if not opts["multi_prog"] or not opts.argv:
         return
+    from slurmbridge.slurm.multiprog import MultiProgError, checked_tasks  # few need it
     name = opts.argv[0]
     data = yield name if name.startswith("/") else f"{opts.caller.cwd}/{name}"
     if isinstance(data, OSError):

@@ -89,6 +89,7 @@ def _salloc(call: Call, caller: Caller, log: Log, result: Submission) -> Asking[
         if not result.requests:
             caller.env["SLURM_SUBMIT_DIR"], caller.env["SLURM_SUBMIT_HOST"] = call.cwd, call.host
         request = describe(opts, call, result.error_exit)
+        request.work_dir = call.cwd           # -D is where the command runs
         request.wait_all_nodes = opts["wait_all_nodes"]
         request.no_shell, request.bell = opts["no_shell"], opts["bell"]
         request.kill_command_signal = opts["kill_command"]

@@ -9,7 +9,7 @@ import pytest
 from played import Played, differences
 from sites import DATA, Site
 
-CASES = [json.loads(line) for name in ("cases.jsonl", "input_variables.jsonl", "wider.jsonl")
+CASES = [json.loads(line) for name in ("cases.jsonl", "input_variables.jsonl", "wider.jsonl", "steps.jsonl")
          for line in (DATA / "jobenv" / name).read_text().splitlines()]
 
 
