@@ -198,7 +198,7 @@ class JobLines:
                f"CPUs/Task={'N/A' if job.cpus_per_task is None else job.cpus_per_task} "
                f"ReqB:S:C:T=0:0:{_star(request.cores_per_socket)}:{_star(request.threads_per_core)}")
         yield f"ReqTRES={null(tres.format_counts(job.tres_req, self.order))}"
-        yield f"AllocTRES={null(tres.format_counts(job.tres_alloc, self.order))}"
+        yield f"AllocTRES={null(tres.format_counts(job.tres_alloc or job.tres_kept, self.order))}"
         yield (f"Socks/Node={_star(request.sockets_per_node)} NtasksPerN:B:S:C={request.ntasks_per_node or 0}:"
                f"{request.ntasks_per_board or 0}:{_star(request.ntasks_per_socket)}:{_star(request.ntasks_per_core)} "
                f"{self._core_spec()}")

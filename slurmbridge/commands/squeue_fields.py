@@ -205,7 +205,7 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
     tres_per_node = functools.partial(ListField, header="TRES_PER_NODE",
                                       value=lambda row: row.job.request.tres_per_node or "N/A")
     tres_alloc = functools.partial(ListField, header="TRES_ALLOC", value=lambda row: tres(
-        row.job.tres_alloc or row.job.tres_req) or "N/A")
+        row.job.tres_alloc or row.job.tres_kept or row.job.tres_req) or "N/A")
     sharing = functools.partial(ListField, letter="h", header="OVER_SUBSCRIBE", value=lambda row: row.job.oversubscribe)
     het_id, het_set = het(lambda job: str(job.het_job_id)), het(lambda job: array.ranges(job.het_job_ids))
     het_offset = het(lambda job: str(job.het_offset))

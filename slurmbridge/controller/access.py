@@ -101,7 +101,7 @@ def ended_unstarted(job: JobRecord) -> bool:
 
 def check_whole_array(text: str, world: World) -> None:
     """What counts for an array as a whole. Raises SlurmError(ESLURM_NOT_SUPPORTED)."""
-    records = named(text, world)
+    records = named(text, world, split=True)          # tasks leave the array even so
     if "_" in text or not is_of_array(text, records, world):
         error = SlurmError(errors.ESLURM_NOT_SUPPORTED,
                            details=("Update of ArrayTaskThrottle is only allowed on ArrayJobId",))

@@ -172,6 +172,10 @@ class JobStore(Mapping[int, JobRecord]):
         self.count += tasks_of(meta) - before
         self.refile(meta)
 
+    def waiting_tasks(self, array_job_id: int) -> list[JobRecord]:
+        """Records of the array that wait: what is left of it, and tasks that wait on their own."""
+        return [job for job in self._arrays.get(array_job_id, {}).values() if job.job_id in self.pending]
+
     def running_tasks(self, array_job_id: int) -> int:
         return sum(1 for job in self._arrays.get(array_job_id, {}).values() if job.job_id in self.active)
 

@@ -92,15 +92,16 @@ class JobLife:
 
     def _let_next_task_in(self, job: JobRecord) -> None:
         """An array with a limit on how many tasks run at once is full when one starts and goes on when one ends."""
-        rest = self.world.jobs.pending.get(job.array_job_id) if job.array_job_id else None
-        if rest is None or not rest.array_max_running or not rest.array_pending:
+        if not job.array_job_id or not job.array_max_running:
             return
-        full = queueing.free_tasks(self.world, rest) <= 0
-        if full != (rest.reason == "JobArrayTaskLimit"):
-            queueing.refresh(self.world, rest)
-            self.world.journal.job(rest)
-            if states.COMPLETING not in job.flags:             # else a pass follows once its nodes are free
-                self.world.wake()
+        world = self.world
+        for rest in world.jobs.waiting_tasks(job.array_job_id):
+            before = rest.reason, rest.eligible_s
+            queueing.refresh(world, rest)
+            if (rest.reason, rest.eligible_s) != before:
+                world.journal.job(rest)
+                if states.COMPLETING not in job.flags:         # else a pass follows once its nodes are free
+                    world.wake()
 
     # --- start
     def _do_allocate(self, job: JobRecord, cause: Cause, event: Event) -> None:
@@ -126,6 +127,7 @@ class JobLife:
         job.batch_host = job.nodes[0] if job.nodes else ""
         job.sched_nodes = ""
         job.exit_status = job.script_status = 0
+        job.tres_kept = {}
         job.steps = {}
         job.next_step = 0
         shapes.size_allocated(world, job)
@@ -322,7 +324,12 @@ class JobLife:
     def _do_wait_again(self, job: JobRecord, cause: Cause, event: Event) -> None:
         """The job waits like a new one, not before the delay is over."""
         world, now = self.world, self.world.now()
+        alone_lost = bool(job.failed_node) and len(job.nodes) == 1
+        had = job.tres_alloc if event is Event.REQUEUE or alone_lost else {}
+        if job.failed_node:
+            job.exit_status = 0
         self._new_run(job)
+        job.tres_kept = had
         delay = int(world.conf.scheduler_parameters.get("requeue_delay") or REQUEUE_DELAY_S)
         delay *= min(1 << max(job.node_failures - 1, 0), MOST_DELAYS)
         begin = now + delay + 1
@@ -347,7 +354,7 @@ class JobLife:
         job.start_s = job.end_s = job.suspend_s = job.preempt_s = job.accrue_s = None
         job.pre_suspend_s = 0.0
         job.nodes, job.allocation, job.batch_host, job.sched_nodes = (), [], "", ""
-        job.tres_alloc, job.billable = {}, 0.0
+        job.tres_alloc, job.tres_kept, job.billable = {}, {}, 0.0
         job.killed_by_uid, job.failed_node, job.reason_before = None, "", ""
         job.steps, job.next_step = {}, 0
         magnets.release(job)
@@ -461,7 +468,7 @@ class JobLife:
                     job.reason = "Dependency"
             else:
                 if job.reason == "Dependency":
-                    job.reason = "None"
+                    queueing.begins_later(job, world.now())
                 world.jobs.refile(job)
                 queueing.refresh(world, job)
                 world.wake_later()

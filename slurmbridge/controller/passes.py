@@ -342,9 +342,9 @@ class Passes:
         if start.preempted:
             self._preempt(start)
             return None
+        if job.array_max_running and world.jobs.running_tasks(job.array_job_id) >= job.array_max_running:
+            return None
         if job.array_pending is not None:
-            if job.array_max_running and world.jobs.running_tasks(job.array_job_id) >= job.array_max_running:
-                return None
             record = world.jobs.split(job, lowest_task(job.array_pending))
             if record is not job:
                 record.db_index = world.new_db_index()

@@ -23,7 +23,7 @@ def eligible(world: World, job: JobRecord) -> bool:
     return (job.priority != 0 and not job.dependency and job.reason not in NOT_ELIGIBLE
             and (job.eligible_s is None or job.eligible_s <= world.now())
             and (not job.request.reservation or world.reservation_book.may_start(job))
-            and not (job.array_pending and job.array_max_running and free_tasks(world, job) <= 0))
+            and not (job.array_max_running and free_tasks(world, job) <= 0))
 
 
 def free_tasks(world: World, job: JobRecord) -> int:
@@ -133,22 +133,29 @@ def refresh(world: World, job: JobRecord) -> None:
     if job.job_id not in world.jobs.pending:
         return
     world.priorities.track(job)
-    if job.array_pending and job.array_max_running:
-        if free_tasks(world, job) <= 0:
-            if job.priority and not job.dependency:
-                job.reason, job.reason_desc = "JobArrayTaskLimit", ""
-                if job.eligible_s is not None and job.eligible_s <= world.now():
-                    job.eligible_s = None     # what is left becomes eligible when there is room again
-            note_wait(job)
-        elif job.reason == "JobArrayTaskLimit":
-            job.reason = "None"
-            if job.eligible_s is None:
-                job.eligible_s = world.now()
+    if job.array_max_running:
+        _within_throttle(world, job)
     new = rows(world, job)
     if new:
         world.queue.replace(new)
     else:
         world.queue.remove(job.job_id)
+
+
+def _within_throttle(world: World, job: JobRecord) -> None:
+    """Whether %N lets one more task start. The reason stays until the scheduler has tried the job again."""
+    now = world.now()
+    if free_tasks(world, job) <= 0:
+        if job.priority and not job.dependency and job.reason not in NOT_ELIGIBLE:
+            job.reason, job.reason_desc = "JobArrayTaskLimit", ""
+            if job.eligible_s is not None and job.eligible_s <= now:
+                job.eligible_s = None         # what is left becomes eligible when there is room again
+        note_wait(job)
+    elif job.reason == "JobArrayTaskLimit":
+        if job.eligible_s is None:
+            job.eligible_s = now
+        elif job.eligible_s > now:
+            begins_later(job, now)
 
 
 def becomes_eligible(world: World, job: JobRecord) -> None:
@@ -162,11 +169,19 @@ def becomes_eligible(world: World, job: JobRecord) -> None:
     if job.dependency:
         job.reason = "Dependency"
     elif job.eligible_s is not None and job.eligible_s > now:
-        job.reason, job.start_s = "BeginTime", job.eligible_s
+        begins_later(job, now)
     _set_eligible(world, job)
     if job.priority and not job.priority_fixed:
         world.priorities.initial(job, now)
     refresh(world, job)
+
+
+def begins_later(job: JobRecord, now_s: float) -> None:
+    """What a job shows that waits for its begin time alone; nothing once it has come."""
+    if job.eligible_s is not None and job.eligible_s > now_s:
+        job.reason, job.start_s = "BeginTime", job.eligible_s
+    else:
+        job.reason = "None"
 
 
 def _set_eligible(world: World, job: JobRecord) -> None:

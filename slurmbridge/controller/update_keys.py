@@ -178,6 +178,8 @@ def _licenses(update: JobUpdate, value: str) -> None:
 
 
 def _reservation(update: JobUpdate, value: str) -> None:
+    if value == (update.job.request.reservation or ""):
+        return
     update.pending()
     update.change(reservation=value or None)
     if value:

@@ -123,6 +123,7 @@ class JobRecord:
     mem_per_cpu_mb: int | None = None
     tres_req: Tres = field(default_factory=dict)
     tres_alloc: Tres = field(default_factory=dict)
+    tres_kept: Tres = field(default_factory=dict)            # of the last run: shown while an ended job waits again
     billable: float = 0.0                     # unrounded billing of the allocation
     oversubscribe: str = "OK"                 # OK | NO | YES | USER | EXCLUSIVE
     # allocation
