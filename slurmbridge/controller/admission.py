@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from slurmbridge.controller import job_texts, pass_input, queueing, shapes
+from slurmbridge.controller.directory_checks import refused_by_partition
 from slurmbridge.controller.world import World
 from slurmbridge.scheduling import passes as scheduler
 from slurmbridge.scheduling.facts import FOREVER_S
@@ -34,9 +35,12 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
             if word == "PartitionConfig" and "," in job.partition:
                 too_small = True
                 continue
-            if answer.node_count and not world.limits.holds_back(job, name):
+            kept_out = refused_by_partition(world.partitions[name], job.account, job.qos, world.accounting, world.conf)
+            if answer.node_count and kept_out is None and not world.limits.holds_back(job, name):
                 shapes.size_requested(world, job, answer.node_count)
-            if job.reason == "None":
+            if job.reason == "None" and kept_out is not None and kept_out[1] == "InvalidAccount":
+                job.reason = "PartitionConfig"
+            elif job.reason == "None":
                 job.reason, job.reason_desc = word, answer.description
             return None
         if is_down:

@@ -8,14 +8,18 @@ from slurmbridge.controller import job_texts, magnets, shapes
 from slurmbridge.controller.directory_checks import refused_by_partition
 from slurmbridge.controller.jobs import note_wait, tasks_of
 from slurmbridge.controller.world import World
+from slurmbridge.scheduling.demand import lifted
+from slurmbridge.scheduling.eligible import TIME_LIMIT, partition_reason
 from slurmbridge.scheduling.facts import FOREVER_S
 from slurmbridge.scheduling.queue import QueueRow
-from slurmbridge.scheduling.snapshot import REASON_INDEX
+from slurmbridge.scheduling.snapshot import REASON_INDEX, REASONS
+from slurmbridge.scheduling.state import NONE
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.views.records import JobRecord
 
 NOT_ELIGIBLE = frozenset({"DependencyNeverSatisfied"})
 LIMIT_WORDS = ("Assoc", "QOS", "Max")
+PARTITION_WORDS = frozenset({"PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown", "PartitionInactive"})
 
 
 def eligible(world: World, job: JobRecord) -> bool:
@@ -39,7 +43,7 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
     can_start = eligible(world, job)
     names = qos_names(world, job)
     result = []
-    refused: tuple[int, str, str] | None = None
+    refused: tuple[str, str] | None = None
     for name in job.partition.split(","):
         partition = world.partitions.get(name)
         if partition is None:
@@ -51,7 +55,7 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
         for qos in names:
             kept_out = refused_by_partition(partition, job.account, qos, world.accounting, world.conf)
             if kept_out is not None:
-                refused = kept_out
+                refused = _shown_of_refused(world, job, name, qos, limit_s, kept_out)
                 continue
             result.append(QueueRow(
                 job_id=job.job_id, partition=name, priority=row_priority(world, job, name, qos),
@@ -64,12 +68,28 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
                 switch_wait_until_s=int(job.eligible_s or job.submit_s) + (job.request.switches_wait_s or 0),
                 het_ids=job.het_job_ids if job.het_job_id else ()))
     if not result and refused is not None and can_start:
-        job.reason, job.reason_desc = refused[1], refused[2]
+        job.reason, job.reason_desc = refused
     elif job.reason_desc and job.reason in ("InvalidQOS", "InvalidAccount"):
         job.reason, job.reason_desc = "None", ""
     if can_start:
         _gains_age(world, job, now)
     return [*result, *magnets.rows(world, job, result)]
+
+
+def _shown_of_refused(world: World, job: JobRecord, partition: str, qos: str, limit_s: int,
+                      kept_out: tuple[int, str, str]) -> tuple[str, str]:
+    """(reason, text) of a job that the partition's lists keep out: limits of the partition come first, and of accounts
+    nothing is said."""
+    record = world.accounting.qos.get(qos)
+    found = lifted(world.columns.partitions[partition], frozenset(record.flags if record is not None else ()))
+    reason = partition_reason(world.columns, found, shapes.shape_of(world, job, partition))
+    if reason == NONE and found.max_time_s is not None and limit_s > found.max_time_s:
+        reason = TIME_LIMIT
+    if reason != NONE:
+        return REASONS[reason], ""
+    if kept_out[1] == "InvalidAccount":
+        return ("None" if job.reason in PARTITION_WORDS else job.reason), ""
+    return kept_out[1], kept_out[2]
 
 
 def qos_names(world: World, job: JobRecord) -> list[str]:

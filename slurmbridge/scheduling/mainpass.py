@@ -5,6 +5,8 @@ the pass (a job with a node list only its nodes), so that nothing of lower prior
 """
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from slurmbridge.scheduling import pick, reservations
@@ -16,6 +18,7 @@ from slurmbridge.scheduling.preempt import candidates, closed_by_suspended
 from slurmbridge.scheduling.queue import QueueColumns
 from slurmbridge.scheduling.reservations import ReservationView
 from slurmbridge.scheduling.shape import Shape
+from slurmbridge.scheduling.size import requested_tres
 from slurmbridge.scheduling.snapshot import MAIN, REASONS, Plan, Snapshot, Start
 from slurmbridge.scheduling.state import NONE, NOT_AVAIL, PRIORITY, RESOURCES, PassState, begin
 from slurmbridge.scheduling.waits import BAD, DEADLINE, WAITS_FOR_NODES, say_why
@@ -238,6 +241,9 @@ class _Loop:
             self._limited(row, state.max_nodes(row)[1])
             return
         closes = outcome.code == pick.BUSY
+        if closes and (word := self._limit_besides(row, shape, queue.partitions[partition])):
+            self._limited(row, word)
+            return
         never = outcome.code in (pick.NEVER, pick.NO_SWITCH)
         if never and shape.reservation is None and sum(
                 not queue.is_magnet(one) for one in queue.rows(int(queue.job_id[row]))) == 1:
@@ -253,6 +259,20 @@ class _Loop:
             state.available &= ~demand.required
         if closes:
             self._block(row, partition)
+
+    def _limit_besides(self, row: int, shape: Shape, partition: str) -> str:
+        """The word of the limit that what the job asks for breaks, beside that it waits for nodes; "" for none. Once
+        a job has been tried that gets whole nodes, all their CPUs are what it asks for."""
+        state = self.state
+        if state.limits is None:
+            return ""
+        columns, demand = state.snapshot.cluster, state.demands.of(shape)
+        if demand.whole and state.reasons[row] != NONE:
+            members = columns.partition_nodes[partition] & demand.feature_nodes(columns, demand.features)[0]
+            cpus = int(columns.cpus[np.flatnonzero(members)[:shape.min_nodes]].sum())
+            shape = replace(shape, min_cpus=max(shape.min_cpus, cpus))
+        return state.limits.planned(int(self.queue.subject[row]), requested_tres(shape, columns, partition), (),
+                                    int(self.queue.time_limit_s[row]), partition)
 
     def _block(self, row: int, partition: int) -> None:
         state, queue = self.state, self.queue
