@@ -261,9 +261,9 @@ class JobLines:
             yield f"Prefer={request.prefer}"
         if request.reservation:
             yield f"Reservation={request.reservation}"
-        allocated = request.licenses if job.state in (states.RUNNING, states.SUSPENDED) else None
         yield (f"OverSubscribe={job.oversubscribe} Contiguous={int(request.contiguous)} "
-               f"Licenses={null(request.licenses)} LicensesAlloc={null(allocated)} Network={null(request.network)}")
+               f"Licenses={null(request.licenses)} LicensesAlloc={null(job.licenses_alloc)} "
+               f"Network={null(request.network)}")
 
     # ------------------------------------------------------------------------------------------ texts and options
 

@@ -224,8 +224,8 @@ async def _licenses(call: Call, text: str | None, rest: Sequence[str]) -> None:
     totals.update({key: record.total for key, record in remote.items()})
     used: dict[str, int] = {}
     for job in call.session.views.jobs.values():
-        if job.state in ("RUNNING", "SUSPENDED") and job.request.licenses:
-            for name, count in _counts(job.request.licenses).items():
+        if job.state in ("RUNNING", "SUSPENDED"):
+            for name, count in _counts(job.licenses_alloc or job.request.licenses or "").items():
                 used[name] = used.get(name, 0) + count
     now, reserved = call.session.now(), Counter[str]()
     for record in call.session.views.reservations.values():

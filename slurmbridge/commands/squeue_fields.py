@@ -260,7 +260,7 @@ def job_fields(shown: Shown) -> tuple[ListField[Row], ...]:
         plain("JobId", "A", "JOBID", lambda row: str(row.job.job_id)),
         when("LastSchedEval", "", "LAST_SCHED_EVAL", lambda job: job.last_sched_eval_s),
         null("Licenses", "W", "LICENSES", lambda job: job.request.licenses),
-        null("LicensesAlloc", "", "LICENSES_ALLOC", lambda job: job.request.licenses if job.nodes else None),
+        null("LicensesAlloc", "", "LICENSES_ALLOC", lambda job: job.licenses_alloc),
         plain("MaxCPUs", "", "MAX_CPUS", lambda row: str(row.job.num_cpus)),
         plain("MaxNodes", "", "MAX_NODES", lambda row: str(row.job.max_nodes or node_count(row.job))),
         absent("mem-per-tres", "MEM_PER_TRES", lambda job: job.request.mem_per_tres),

@@ -37,7 +37,8 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
                 continue
             kept_out = refused_by_partition(world.partitions[name], job.account, job.qos, world.accounting, world.conf)
             if answer.node_count and kept_out is None and not world.limits.holds_back(job, name):
-                shapes.size_requested(world, job, answer.node_count)
+                most = max(job.min_nodes, world.limits.most_nodes(job, name))
+                shapes.size_requested(world, job, min(answer.node_count, most))
             if job.reason == "None" and kept_out is not None and kept_out[1] == "InvalidAccount":
                 job.reason = "PartitionConfig"
             elif job.reason == "None":

@@ -14,6 +14,7 @@ from slurmbridge.controller import dependencies, holds, magnets, nodes, queueing
 from slurmbridge.controller.preemption_rules import exempt_until_s
 from slurmbridge.controller.transitions import BY_EXIT, KEEP, Event, Phase, Refusal, phase_of, rule_for, state_by_exit
 from slurmbridge.controller.world import World
+from slurmbridge.scheduling import licensing
 from slurmbridge.scheduling.snapshot import Start
 from slurmbridge.slurm import errors, states
 from slurmbridge.slurm.errors import SlurmError
@@ -125,6 +126,7 @@ class JobLife:
         job.allocation = nodes.allocations_of(start.shares)
         job.nodes = tuple(share.node for share in start.shares)
         job.batch_host = job.nodes[0] if job.nodes else ""
+        job.licenses_alloc = licensing.text(start.licenses)
         job.sched_nodes = ""
         job.exit_status = job.script_status = 0
         job.tres_kept = {}
@@ -353,10 +355,13 @@ class JobLife:
         likely_nodes = len(job.nodes)
         job.start_s = job.end_s = job.suspend_s = job.preempt_s = job.accrue_s = None
         job.pre_suspend_s = 0.0
-        job.nodes, job.allocation, job.batch_host, job.sched_nodes = (), [], "", ""
+        job.nodes, job.allocation, job.batch_host, job.sched_nodes, job.licenses_alloc = (), [], "", "", ""
         job.tres_alloc, job.tres_kept, job.billable = {}, {}, 0.0
         job.killed_by_uid, job.failed_node, job.reason_before = None, "", ""
         job.steps, job.next_step = {}, 0
+        if asked := job.request.licenses:
+            job.request = replace(job.request, licenses=licensing.text(
+                tuple(licensing.counts(asked).items()), choice=licensing.is_choice(asked)))
         magnets.release(job)
         if job.request.partitions and len(job.request.partitions) > 1:
             job.partition = ",".join(job.request.partitions)

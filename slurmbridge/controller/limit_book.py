@@ -12,7 +12,7 @@ from slurmbridge.controller.jobs import tasks_of
 from slurmbridge.controller.relative_qos import absolute
 from slurmbridge.fairshare.usage import run_seconds_left
 from slurmbridge.scheduling.facts import FOREVER_S
-from slurmbridge.scheduling.limit_pass import LimitPass
+from slurmbridge.scheduling.limit_pass import NO_LIMIT, LimitPass
 from slurmbridge.scheduling.limits import Group, LimitBook, Limits, Subject, Usage
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.slurm.settings import SlurmConf
@@ -84,6 +84,12 @@ class LimitBooks:
         minutes = job.time_limit_min
         limit_s = FOREVER_S if minutes is None or minutes == UNLIMITED_MIN else minutes * 60
         return bool(LimitPass(self._book, ()).before_selection(subject, limit_s, time_waived=job.time_waived))
+
+    def most_nodes(self, job: JobRecord, partition: str) -> int:
+        """The most nodes that limits let the job have."""
+        if not self.enforced:
+            return NO_LIMIT
+        return LimitPass(self._book, ()).max_nodes(self.subject(job, partition))[0]
 
     def chain(self, association_id: int) -> list[AssociationRecord]:
         """The association and all above it."""

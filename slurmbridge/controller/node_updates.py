@@ -24,6 +24,10 @@ _SHOWN_TO_SCHEDULER = frozenset({"weight", "features", "availablefeatures", "act
 _STATES = {"UP": "UP", "DOWN": "DOWN", "DRAIN": "DRAIN", "INACTIVE": "INACTIVE"}
 
 
+_ALWAYS = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "UNDRAIN", "NORESP", "NO_RESPOND"})
+"""States that a node may be set to whatever it is."""
+
+
 def _changed_features(node: NodeRecord, changes: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     """(available, active) features; None: all are active. Raises SlurmError where some are active and not available."""
     def words(text: str) -> tuple[str, ...]:
@@ -35,6 +39,16 @@ def _changed_features(node: NodeRecord, changes: Mapping[str, str]) -> tuple[tup
     if not set(node.usable_features if active is None else active) <= set(available):
         raise SlurmError(errors.ESLURM_ACTIVE_FEATURE_NOT_SUBSET)
     return available, node.active_features if active is None and given is None else active
+
+
+def _may_become(node: NodeRecord, state: str) -> bool:
+    """Whether the node's state lets it be set so (there is no power saving, and no reboot to cancel)."""
+    out = node.base_state in ("DOWN", "UNKNOWN", "ERROR")
+    if state == "RESUME":
+        return out or node.base_state == "FUTURE" or bool(node.flags & {"DRAIN", "FAIL", "NOT_RESPONDING"})
+    if state in ("IDLE", "FUTURE"):
+        return out or (node.base_state == "IDLE" and not node.job_ids)
+    return state in _ALWAYS
 
 
 class NodeUpdates:
@@ -76,10 +90,9 @@ class NodeUpdates:
         self.shown(node)
 
     def _state(self, node: NodeRecord, state: str, reason: str | None, now: float) -> None:
+        if not _may_become(node, state):
+            raise SlurmError(errors.ESLURM_INVALID_NODE_STATE_TRANSITION)
         if state in ("RESUME", "IDLE"):
-            usable = node.base_state == "IDLE" and not node.flags & {"DRAIN", "FAIL", "NOT_RESPONDING", "MAINT"}
-            if state == "RESUME" and usable:
-                raise SlurmError(errors.ESLURM_INVALID_NODE_STATE)
             if node.base_state in ("DOWN", "UNKNOWN", "ERROR"):
                 node.base_state = "IDLE"
                 node.last_busy_s = now
@@ -98,12 +111,8 @@ class NodeUpdates:
                 self._fail_node(node.name)
         elif state == "FUTURE":
             node.base_state = "FUTURE"
-        elif state in ("NORESP", "NO_RESPOND"):
-            node.flags.add("NOT_RESPONDING")
-        elif state in ("POWER_UP", "POWER_DOWN", "POWER_DOWN_ASAP", "POWER_DOWN_FORCE", "CANCEL_REBOOT"):
-            raise SlurmError(errors.ESLURM_NOT_SUPPORTED)
         else:
-            raise SlurmError(errors.ESLURM_INVALID_NODE_STATE)
+            node.flags.add("NOT_RESPONDING")
 
     def shown(self, node: NodeRecord) -> None:
         """The node changed: scheduler, ledger and event log hear of it."""

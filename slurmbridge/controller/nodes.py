@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from slurmbridge.scheduling import licensing
 from slurmbridge.scheduling.columns import ClusterColumns
-from slurmbridge.scheduling.config import licenses
 from slurmbridge.scheduling.facts import FOREVER_S, NodeShare, RunningJob
 from slurmbridge.slurm import states
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
@@ -48,7 +48,8 @@ def running_job(job: JobRecord, subject: int = -1, exempt_until_s: int = 0) -> R
     return RunningJob(
         job.job_id, job.partition, shares_of(job.allocation), end_of(job), int(job.start_s or 0), job.uid,
         job.request.exclusive, job.request.oversubscribe, job.priority, job.qos, job.account, subject,
-        job.request.reservation, tuple(licenses(job.request.licenses or "").items()), exempt_until_s,
+        job.request.reservation, tuple(licensing.counts(job.licenses_alloc or job.request.licenses or "").items()),
+        exempt_until_s,
         requeue=bool(job.requeue and job.request.batch))
 
 

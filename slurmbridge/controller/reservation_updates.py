@@ -14,7 +14,7 @@ from slurmbridge.controller import access
 from slurmbridge.controller.reservation_nodes import ReservationNodes
 from slurmbridge.controller.reservations import Reservations
 from slurmbridge.controller.world import World
-from slurmbridge.scheduling.config import licenses
+from slurmbridge.scheduling import licensing
 from slurmbridge.scheduling.facts import NodeShare
 from slurmbridge.scheduling.shape import GresRequest
 from slurmbridge.slurm import errors
@@ -190,7 +190,7 @@ class ReservationUpdates:
             raise SlurmError(errors.ESLURM_RESERVATION_EMPTY)
 
     def _licenses(self, text: str) -> str:
-        wanted, total = licenses(text), self._world.settings.licenses_total
+        wanted, total = licensing.counts(text), self._world.settings.licenses_total
         if any(name not in total or count > total[name] for name, count in wanted.items()):
             raise SlurmError(errors.ESLURM_INVALID_LICENSES)
         return ",".join(f"{name}:{count}" for name, count in wanted.items())

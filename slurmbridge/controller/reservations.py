@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from slurmbridge.accounting.operations import DropReservation, SaveMeta, SaveReservation
 from slurmbridge.controller.world import World
-from slurmbridge.scheduling.config import licenses
+from slurmbridge.scheduling import licensing
 from slurmbridge.scheduling.snapshot import Devices, Reservation
 from slurmbridge.slurm import errors, states
 from slurmbridge.slurm.errors import SlurmError
@@ -310,7 +310,7 @@ def _shown(record: ReservationRecord, now: int) -> Reservation:
         record.name, frozenset(record.nodes), start_s, end_s, "MAINT" in flags, "OVERLAP" in flags,
         "IGNORE_JOBS" in flags, "FLEX" in flags, record.id, "ALL_NODES" in flags,
         record.partition if "PART_NODES" in flags else "", "ANY_NODES" in flags, record.max_start_delay_s,
-        tuple(sorted(record.cores.items())), tuple(licenses(record.licenses).items()),
+        tuple(sorted(record.cores.items())), tuple(licensing.counts(record.licenses).items()),
         devices_of(record))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from slurmbridge.accounting.operations import SaveMeta
 from slurmbridge.controller import access
 from slurmbridge.controller.world import World
-from slurmbridge.scheduling.config import licenses
+from slurmbridge.scheduling import licensing
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.views.records import ResourceRecord
@@ -36,7 +36,7 @@ class Resources:
 
     def count(self) -> None:
         """The scheduler's totals follow; again after each change of slurm.conf."""
-        totals = licenses(self._world.conf.values.get("Licenses", ""))
+        totals = licensing.counts(self._world.conf.values.get("Licenses", ""))
         totals.update({key: record.total for key, record in self.records.items() if record.allowed is not None})
         self._world.settings = replace(self._world.settings, licenses_total=totals)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from slurmbridge.controller import nodes as node_states
 from slurmbridge.controller.sharing import MOST
 from slurmbridge.controller.world import World
-from slurmbridge.scheduling import config, size
+from slurmbridge.scheduling import licensing, size
 from slurmbridge.scheduling.facts import Partition
 from slurmbridge.scheduling.shape import Shape
 from slurmbridge.slurm import errors
@@ -48,7 +48,7 @@ def _shape_of(world: World, job: JobRecord, partition: str) -> Shape:
         return known[1]
     try:
         shape = size.shape_of(job.request, defaults(world, partition),
-                              tuple(config.licenses(job.request.licenses or "").items()))
+                              tuple(licensing.counts(job.request.licenses or "").items()))
     except size.SizeError as error:
         raise SlurmError(getattr(errors, str(error.args[0]), errors.ESLURM_INVALID_NODE_COUNT)) from None
     except HostlistError:
@@ -88,7 +88,7 @@ def size_allocated(world: World, job: JobRecord) -> None:
         job.oversubscribe = "YES" if partition.forced else "NO"
     job.num_nodes = str(len(shares))
     job.num_cpus = sum(share.cpus for share in shares)
-    tres = size.allocated_tres(shares, tuple(config.licenses(job.request.licenses or "").items()))
+    tres = size.allocated_tres(shares, tuple(licensing.counts(job.licenses_alloc).items()))
     job.billable = world.priorities.billing(tres, job.partition)
     job.tres_alloc = _with_billing(world, tres, job.partition)
 

@@ -38,14 +38,13 @@ def without_others_nodes(requests: Sequence[JobRequest]) -> list[JobRequest]:
 
 
 def check_licenses(request: JobRequest, totals: Mapping[str, int]) -> None:
-    """``totals``: Licenses of the configuration; what asks for none of a license passes. One of several (``a|b``) is
-    not offered. Raises SlurmError(ESLURM_INVALID_LICENSES).
-    """
+    """``totals``: Licenses of the configuration; what asks for none of a license passes. Raises
+    SlurmError(ESLURM_INVALID_LICENSES)."""
     if any(item.partition("=")[0] == "license" for item in (request.tres_per_task or "").split(",")):
         raise SlurmError(errors.ESLURM_INVALID_TRES)           # license/NAME is meant
     text = request.licenses or ""
     wanted = [entry for entry in re.split(r"[|,;]", text) if entry and _NO_LICENSE.fullmatch(entry) is None]
-    if "|" in text and (wanted or set(text) & set(",;(")):
+    if "|" in text and set(text) & set(",;("):
         raise SlurmError(errors.ESLURM_INVALID_LICENSES)
     for entry in wanted:
         found = _LICENSE.fullmatch(entry)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from slurmbridge.controller import holds, queueing, submission_checks
 from slurmbridge.controller.access import is_operator, is_super_user
 from slurmbridge.controller.job_update import JobUpdate, Key
+from slurmbridge.controller.license_updates import licenses_changed
 from slurmbridge.controller.submission import checked_dependencies
 from slurmbridge.controller.update_sizes import SIZE_KEYS
 from slurmbridge.slurm import durations, errors, states, words
@@ -175,6 +176,11 @@ def _dependency(update: JobUpdate, value: str) -> None:
 def _licenses(update: JobUpdate, value: str) -> None:
     update.change(licenses=submission_checks.asked_licenses(value))
     submission_checks.check_licenses(update.request, update.world.settings.licenses_total)
+    job = update.job
+    if job.state in (states.RUNNING, states.SUSPENDED) and update.request.licenses != job.request.licenses:
+        if update.request.licenses:
+            update.of_operator()
+        update.after.append(lambda: licenses_changed(update.world, job))
 
 
 def _reservation(update: JobUpdate, value: str) -> None:

@@ -17,6 +17,7 @@ from slurmbridge.scheduling.features import Feature
 from slurmbridge.scheduling.future import Future
 from slurmbridge.scheduling.grounds import Grounds
 from slurmbridge.scheduling.hetjobs import HetJobs
+from slurmbridge.scheduling.licensing import granted
 from slurmbridge.scheduling.mainpass import attracted_by, finish
 from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.planned_time import planned_limits_s
@@ -302,7 +303,7 @@ class _Backfill:
                 return ""
         self.plan.starts.append(Start(job.job_id, job.partition, outcome.selected.shares, self.plan.decided_by,
                                       job.full_limit_s, outcome.preempted, self._qos(job),
-                                      attracted_by(queue, job.row)))
+                                      attracted_by(queue, job.row), outcome.licenses))
         state.preempted.update(outcome.preempted)
         state.ended.add(job.job_id)
         state.set_reason(job.row, RESOURCES)
@@ -332,7 +333,7 @@ class _Backfill:
                 return pick.POLICY
         limit_s = self._longest_s(job, outcome.selected.nodes)
         start = Start(job.job_id, job.partition, outcome.selected.shares, plan.decided_by, limit_s,
-                      qos=self._qos(job), attracted_by=attracted_by(queue, job.row))
+                      qos=self._qos(job), attracted_by=attracted_by(queue, job.row), licenses=outcome.licenses)
         plan.starts.append(start)
         self.future.add(state.start(job.row, start))
         return pick.SUCCESS
@@ -397,7 +398,9 @@ class _Backfill:
 
     def _licensed(self, job: _Job) -> bool:
         used, total = self.state.licenses_used, self.settings.licenses_total
-        enough = all(used.get(n, 0) + count <= total.get(n, 0) for n, count in job.demand.shape.licenses)
+        shape = job.demand.shape
+        enough = granted(shape.licenses, choice=shape.license_choice,
+                         free=lambda name: total.get(name, 0) - used.get(name, 0)) is not None
         if not enough:
             self.state.set_reason(job.row, LICENSES)
         return enough

@@ -1,6 +1,7 @@
 """Scheduler settings from slurm.conf: SchedulerParameters, SelectTypeParameters and kin, with Slurm's defaults."""
 from __future__ import annotations
 
+from slurmbridge.scheduling import licensing
 from slurmbridge.scheduling.snapshot import SchedulerSettings
 from slurmbridge.slurm.settings import SlurmConf
 
@@ -58,7 +59,7 @@ def settings_of(conf: SlurmConf) -> SchedulerSettings:
         else number("preempt_reorder_count", default.preempt_reorder_count),
         preempt_strict_order="strict_order" in conf.preempt_parameters or "preempt_strict_order" in given,
         enforce_part_limits=conf.enforce_part_limits,
-        licenses_total=licenses(conf.values.get("Licenses", "")),
+        licenses_total=licensing.counts(conf.values.get("Licenses", "")),
         max_tasks_per_node=conf.max_tasks_per_node)
 
 
@@ -76,13 +77,3 @@ def _unit(select: set[str]) -> str:
         if any(word.startswith(f"CR_{unit}") for word in select):
             return unit.lower()
     return "core"
-
-
-def licenses(text: str) -> dict[str, int]:
-    """"matlab:10,ansys" (slurm.conf(5), Licenses): counts by name, 1 where none is given."""
-    found = {}
-    for item in text.replace(";", ",").split(","):
-        name, _, count = item.strip().replace("=", ":").partition(":")
-        if name and name != "(null)":
-            found[name] = int(count) if count.isdigit() else 1
-    return found

@@ -191,7 +191,7 @@ class _Loop:
                 self._limited(row, word)
                 return False
         start = Start(job_id, name, outcome.selected.shares, self.plan.decided_by, limit_s, outcome.preempted,
-                      self.queue.qoses[self.queue.qos[row]], attracted_by(self.queue, row))
+                      self.queue.qoses[self.queue.qos[row]], attracted_by(self.queue, row), outcome.licenses)
         self.plan.starts.append(start)
         if outcome.preempted:
             state.preempted.update(outcome.preempted)

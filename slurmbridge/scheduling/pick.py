@@ -14,6 +14,7 @@ from slurmbridge.scheduling import features as feature_grammar
 from slurmbridge.scheduling.demand import MANY, Demand, Question, ask, node_bounds
 from slurmbridge.scheduling.facts import NO_USER, BoolArray, Partition, RunningJob
 from slurmbridge.scheduling.features import Feature
+from slurmbridge.scheduling.licensing import Licenses, granted
 from slurmbridge.scheduling.preempt import make_room
 from slurmbridge.scheduling.reservations import OPEN, ReservationView, with_busy
 from slurmbridge.scheduling.select import Selected, can_now, could_ever
@@ -35,6 +36,7 @@ class Outcome:
     possible: int = 0
     message: str = ""
     preempted: tuple[int, ...] = ()           # jobs that must end before the selection is free
+    licenses: Licenses = ()                   # what it gets of them
 
 
 def try_now(state: PassState, demand: Demand, partition: Partition, uid: int, *, features: tuple[Feature, ...],
@@ -146,7 +148,9 @@ class _Search:
             if (required & ~available).any():
                 return Outcome(NOT_AVAIL)
         preempting = settings.preempt_type != "preempt/none" and settings.preempt_mode != "OFF"
-        if not self.test_only and not self._licensed(question, self.state.licenses_used, dict(self.kept_licenses)):
+        licenses = () if self.test_only else self._granted(
+            question, self.state.licenses_used, dict(self.kept_licenses))
+        if licenses is None:
             return Outcome(LICENSES)
         ever = runnable = busy = False
         never = NEVER
@@ -164,10 +168,10 @@ class _Search:
                 tried = tried | (usable & self.open_nodes(question))
             found = can_now(question, tried, state.use, with_shares=not self.test_only)
             if found is not None and found.count <= question.max_nodes:
-                return Outcome(SUCCESS, found, found.count)
+                return Outcome(SUCCESS, found, found.count, licenses=licenses)
             room = make_room(question, mine, state.use, self.uid, self.victims) if self.victims else None
             if room is not None:
-                return Outcome(SUCCESS, room[0], room[0].count, preempted=room[1])
+                return Outcome(SUCCESS, room[0], room[0].count, preempted=room[1], licenses=licenses)
             if (ever and runnable) or int(total.sum()) < question.min_nodes:
                 continue
             if not runnable and int(usable.sum()) >= question.min_nodes:
@@ -183,10 +187,10 @@ class _Search:
         return Outcome(NOT_AVAIL if not runnable and not busy else BUSY, possible=possible)
 
     @staticmethod
-    def _licensed(question: Question, used: dict[str, int], kept: dict[str, int]) -> bool:
+    def _granted(question: Question, used: dict[str, int], kept: dict[str, int]) -> Licenses | None:
         totals = question.settings.licenses_total
-        return all(used.get(name, 0) + kept.get(name, 0) + count <= totals.get(name, 0)
-                   for name, count in question.shape.licenses)
+        return granted(question.shape.licenses, choice=question.shape.license_choice,
+                       free=lambda name: totals.get(name, 0) - used.get(name, 0) - kept.get(name, 0))
 
     def counted(self, question: Question, base: BoolArray, groups: list[tuple[int, BoolArray, bool]]) -> Outcome:
         """``-C a*2`` and ``[a*2&b*1]``: the nodes of each group first, then the rest with those required."""

@@ -70,6 +70,7 @@ class Shape:
     distribution: str | None = None           # canonical text (block, cyclic, plane=N, *:cyclic …)
     plane_size: int = 0
     licenses: tuple[tuple[str, int], ...] = ()
+    license_choice: bool = False              # one of them is enough
     reservation: str | None = None            # names, comma separated
     magnet: bool = False                      # the reservation attracts the job, which did not ask for it
     reservation_signal_s: int = 0             # --signal=R…@time: may run on reserved nodes and leaves so long before

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from slurmbridge.scheduling import licensing
 from slurmbridge.scheduling.columns import ClusterColumns
 from slurmbridge.scheduling.facts import NodeShare, Partition
 from slurmbridge.scheduling.shape import GresRequest, Shape
@@ -92,7 +93,8 @@ def shape_of(request: JobRequest, defaults: Defaults, licenses: tuple[tuple[str,
         spread_job=request.spread_job, use_min_nodes=request.use_min_nodes, switches=request.switches or 0,
         switches_wait_s=request.switches_wait_s or 0,
         segment_size=request.segment_size or 0, distribution=request.distribution,
-        plane_size=request.plane_size or 0, licenses=licenses, reservation=request.reservation,
+        plane_size=request.plane_size or 0, licenses=licenses,
+        license_choice=licensing.is_choice(request.licenses or ""), reservation=request.reservation,
         reservation_signal_s=(request.signal_before_s or 0) if request.signal_reservation else 0)
     return _under_memory_limit(shape, defaults)
 

@@ -155,6 +155,7 @@ class Start:
     preempted: tuple[int, ...] = ()
     qos: str = ""
     attracted_by: str = ""                    # the MAGNETIC reservation that it runs in without having asked
+    licenses: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

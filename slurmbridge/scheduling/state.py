@@ -64,10 +64,10 @@ class PassState:
         end_s = self.snapshot.now_s + start.time_limit_s
         job = RunningJob(start.job_id, start.partition, start.shares, end_s, self.snapshot.now_s,
                          uid=int(queue.uid[row]), whole_node=shape.whole_node, oversubscribe=shape.oversubscribe,
-                         subject=int(queue.subject[row]), licenses=shape.licenses, priority=int(queue.priority[row]),
+                         subject=int(queue.subject[row]), licenses=start.licenses, priority=int(queue.priority[row]),
                          reservation=shape.reservation, qos=start.qos)
         charge(self.snapshot.cluster, self.use, job)
-        for name, count in shape.licenses:
+        for name, count in start.licenses:
             self.licenses_used[name] = self.licenses_used.get(name, 0) + count
         self.running[self._key(start.job_id)] = job
         self.begun[start.job_id] += 1

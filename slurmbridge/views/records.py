@@ -130,6 +130,7 @@ class JobRecord:
     nodes: tuple[str, ...] = ()
     allocation: list[NodeAllocation] = field(default_factory=list)
     batch_host: str = ""
+    licenses_alloc: str = ""                  # what it has, or had, of the licenses
     sched_nodes: str = ""
     alloc_node: str = ""                      # host of the submission
     alloc_sid: int = 0
