@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from slurmbridge.controller.world import World
+from slurmbridge.scheduling.preempt import mode_words
 from slurmbridge.views.records import JobRecord
 
 
@@ -9,7 +10,7 @@ def preempt_mode(world: World, job: JobRecord) -> str:
     """How this job may be preempted: its QOS's, its partition's, or the cluster's word."""
     if world.conf.preempt_type == "preempt/qos":
         qos = world.accounting.qos.get(job.qos)
-        if qos is not None and qos.preempt_mode:
+        if qos is not None and mode_words(qos.preempt_mode):
             return qos.preempt_mode.upper()
     partition = world.partitions.get(job.partition)
     if partition is not None and partition.preempt_mode:

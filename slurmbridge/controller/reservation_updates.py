@@ -165,7 +165,7 @@ class ReservationUpdates:
 
     def _people(self, record: ReservationRecord, given: Mapping[str, str]) -> None:
         world = self._world
-        if given.get("users") and given.get("groups"):
+        if (given.get("users") and (given.get("groups") or record.groups)) or (given.get("groups") and record.users):
             raise SlurmError(errors.ESLURM_RESERVATION_USER_GROUP)
         known: dict[str, tuple[Iterable[str] | None, int]] = {
             "accounts": (world.accounting.accounts, errors.ESLURM_INVALID_ACCOUNT),
@@ -219,6 +219,8 @@ class ReservationUpdates:
                 counts = {**counts, "nodes": named}
             record.partition = partition.name
         elif "ANY_NODES" in flags:
+            if cores is not None:
+                raise SlurmError(errors.ESLURM_INVALID_CPU_COUNT)
             if not record.licenses and not record.burst_buffer:
                 raise SlurmError(errors.ESLURM_RESERVATION_INVALID)
             return

@@ -21,7 +21,7 @@ from slurmbridge.scheduling.licensing import granted
 from slurmbridge.scheduling.mainpass import attracted_by, finish
 from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.planned_time import planned_limits_s
-from slurmbridge.scheduling.preempt import candidates, closed_by_suspended
+from slurmbridge.scheduling.preempt import Preemptor, candidates, closed_by_suspended
 from slurmbridge.scheduling.quota import Quotas
 from slurmbridge.scheduling.size import requested_tres
 from slurmbridge.scheduling.snapshot import BACKFILL, Expected, Plan, Snapshot, Start
@@ -175,7 +175,7 @@ class _Backfill:
         question = ask(columns, job.demand, partition, settings, bounds, state.max_switches(job.row))
         question.features = job.features
         base, base_bits, fitting = self.grounds.of(job.demand, job.partition, job.features)
-        suspended = closed_by_suspended(state.snapshot, self._qos(job), job.partition)
+        suspended = closed_by_suspended(state.snapshot, self._preemptor(job))
         if suspended is not None:
             base = base & ~suspended
             base_bits = bits(base)
@@ -278,7 +278,11 @@ class _Backfill:
         state = self.state
         if state.snapshot.preemption is None or job.job_id in self.het:
             return []
-        return candidates(state.snapshot, state.running, job.job_id, self._qos(job), job.partition, state.preempted)
+        return candidates(state.snapshot, state.running, self._preemptor(job), state.preempted)
+
+    def _preemptor(self, job: _Job) -> Preemptor:
+        priority = int(self.state.snapshot.queue.priority[job.row])
+        return Preemptor(job.job_id, self._qos(job), job.partition, priority)
 
     def _qos(self, job: _Job) -> str:
         queue = self.state.snapshot.queue

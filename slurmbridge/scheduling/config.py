@@ -57,6 +57,7 @@ def settings_of(conf: SlurmConf) -> SchedulerSettings:
         preempt_reorder_count=_number(conf.preempt_parameters.get("reorder_count"), default.preempt_reorder_count)
         if "reorder_count" in conf.preempt_parameters
         else number("preempt_reorder_count", default.preempt_reorder_count),
+        reclaim_licenses="reclaim_licenses" in conf.preempt_parameters,
         preempt_strict_order="strict_order" in conf.preempt_parameters or "preempt_strict_order" in given,
         enforce_part_limits=conf.enforce_part_limits,
         licenses_total=licensing.counts(conf.values.get("Licenses", "")),

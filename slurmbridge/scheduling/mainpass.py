@@ -14,7 +14,7 @@ from slurmbridge.scheduling.eligible import partition_reasons
 from slurmbridge.scheduling.facts import FOREVER_S, BoolArray, IntArray
 from slurmbridge.scheduling.order import order
 from slurmbridge.scheduling.pick import Outcome
-from slurmbridge.scheduling.preempt import candidates, closed_by_suspended
+from slurmbridge.scheduling.preempt import Preemptor, candidates, closed_by_suspended
 from slurmbridge.scheduling.queue import QueueColumns
 from slurmbridge.scheduling.reservations import ReservationView
 from slurmbridge.scheduling.shape import Shape
@@ -160,8 +160,9 @@ class _Loop:
         outcome, seen = Outcome(pick.BUSY), reservations.OPEN
         job_id = int(self.queue.job_id[row])
         qos = self.queue.qoses[self.queue.qos[row]]
-        victims = candidates(state.snapshot, state.running, job_id, qos, name, state.preempted)
-        closed = closed_by_suspended(state.snapshot, qos, name)
+        job = Preemptor(job_id, qos, name, int(self.queue.priority[row]))
+        victims = candidates(state.snapshot, state.running, job, state.preempted)
+        closed = closed_by_suspended(state.snapshot, job)
         for seen in reservations.views(columns, state.snapshot.reservations, demand, name, state.snapshot.now_s,
                                        limit_s):
             for features in ((demand.prefer, demand.features) if demand.prefer else (demand.features,)):

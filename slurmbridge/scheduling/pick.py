@@ -148,10 +148,16 @@ class _Search:
             if (required & ~available).any():
                 return Outcome(NOT_AVAIL)
         preempting = settings.preempt_type != "preempt/none" and settings.preempt_mode != "OFF"
-        licenses = () if self.test_only else self._granted(
-            question, self.state.licenses_used, dict(self.kept_licenses))
-        if licenses is None:
-            return Outcome(LICENSES)
+        licenses, short = question.shape.licenses, {}
+        if licenses and not self.test_only:
+            free = self._free_licenses(question)
+            found_licenses = granted(licenses, choice=question.shape.license_choice, free=lambda name: free[name])
+            if found_licenses is None:
+                if question.shape.license_choice or not (settings.reclaim_licenses and self.victims):
+                    return Outcome(LICENSES)
+                short = {name: count - free[name] for name, count in licenses if count > free[name]}
+            else:
+                licenses = found_licenses
         ever = runnable = busy = False
         never = NEVER
         possible = 0
@@ -167,9 +173,9 @@ class _Search:
             if required is not None:
                 tried = tried | (usable & self.open_nodes(question))
             found = can_now(question, tried, state.use, with_shares=not self.test_only)
-            if found is not None and found.count <= question.max_nodes:
+            if found is not None and found.count <= question.max_nodes and not short:
                 return Outcome(SUCCESS, found, found.count, licenses=licenses)
-            room = make_room(question, mine, state.use, self.uid, self.victims) if self.victims else None
+            room = make_room(question, mine, state.use, self.uid, self.victims, short) if self.victims else None
             if room is not None:
                 return Outcome(SUCCESS, room[0], room[0].count, preempted=room[1], licenses=licenses)
             if (ever and runnable) or int(total.sum()) < question.min_nodes:
@@ -182,15 +188,17 @@ class _Search:
                 there, never = _ever(question, total, state.use)
                 if there is not None:
                     ever, possible = True, there.count
+        if short:
+            return Outcome(LICENSES)
         if not ever:
             return Outcome(RESERVED if self.overlap and never == NEVER else never)
         return Outcome(NOT_AVAIL if not runnable and not busy else BUSY, possible=possible)
 
-    @staticmethod
-    def _granted(question: Question, used: dict[str, int], kept: dict[str, int]) -> Licenses | None:
-        totals = question.settings.licenses_total
-        return granted(question.shape.licenses, choice=question.shape.license_choice,
-                       free=lambda name: totals.get(name, 0) - used.get(name, 0) - kept.get(name, 0))
+    def _free_licenses(self, question: Question) -> dict[str, int]:
+        """How many there are for the job of each that it names."""
+        totals, used, kept = question.settings.licenses_total, self.state.licenses_used, dict(self.kept_licenses)
+        return {name: totals.get(name, 0) - used.get(name, 0) - kept.get(name, 0)
+                for name, _ in question.shape.licenses}
 
     def counted(self, question: Question, base: BoolArray, groups: list[tuple[int, BoolArray, bool]]) -> Outcome:
         """``-C a*2`` and ``[a*2&b*1]``: the nodes of each group first, then the rest with those required."""

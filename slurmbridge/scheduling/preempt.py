@@ -6,8 +6,9 @@ Only those on the nodes chosen are preempted.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,15 +21,28 @@ from slurmbridge.scheduling.use import Use, charge, release
 
 MOST_NODES = 0xFFFF
 REMOVING = frozenset({"REQUEUE", "CANCEL", "SUSPEND"})
+WITHIN, BY_PRIORITY = "WITHIN", "PRIORITY"
+"""Words of a PreemptMode about the preemptor: also jobs of its own QOS, and only those of less priority."""
+OPTIONS = frozenset({WITHIN, BY_PRIORITY})
 
 
-def candidates(snapshot: Snapshot, running: dict[int, RunningJob], job_id: int, qos: str, partition: str,
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """A waiting job in one of its partitions, under one of its QOS."""
+
+    job_id: int
+    qos: str
+    partition: str
+    priority: int
+
+
+def candidates(snapshot: Snapshot, running: dict[int, RunningJob], job: Preemptor,
                spared: set[int]) -> list[RunningJob]:
-    """Jobs that job ``job_id`` may preempt, the first to go first. ``spared``: those preempted already in this pass."""
+    """Jobs that ``job`` may preempt, the first to go first. ``spared``: those preempted already in this pass."""
     rules, columns = snapshot.preemption, snapshot.cluster
-    if rules is None or job_id in rules.in_progress or snapshot.settings.preempt_type == "preempt/none":
+    if rules is None or job.job_id in rules.in_progress or snapshot.settings.preempt_type == "preempt/none":
         return []
-    members = columns.partition_nodes[partition]
+    members = columns.partition_nodes[job.partition]
     by_qos = snapshot.settings.preempt_type == "preempt/qos"
     found = []
     for victim in running.values():
@@ -40,7 +54,7 @@ def candidates(snapshot: Snapshot, running: dict[int, RunningJob], job_id: int, 
             continue
         if victim.priority > rules.min_exempt_priority:
             continue
-        if _may(rules, snapshot, victim, qos, partition) and any(
+        if _may(rules, snapshot, victim, job) and any(
                 members[columns.index[share.node]] for share in victim.shares):
             modes = _mode(rules, snapshot, victim, by_qos)
             stays = "SUSPEND" in modes and not ("REQUEUE" in modes and victim.requeue)
@@ -51,7 +65,7 @@ def candidates(snapshot: Snapshot, running: dict[int, RunningJob], job_id: int, 
     return sorted(found, key=lambda victim: _importance(rules, columns, victim, by_qos))
 
 
-def closed_by_suspended(snapshot: Snapshot, qos: str, partition: str) -> BoolArray | None:
+def closed_by_suspended(snapshot: Snapshot, job: Preemptor) -> BoolArray | None:
     """Nodes of suspended jobs that this job could not have suspended: they go on there."""
     columns, rules = snapshot.cluster, snapshot.preemption
     if not columns.suspended or rules is None:
@@ -59,22 +73,31 @@ def closed_by_suspended(snapshot: Snapshot, qos: str, partition: str) -> BoolArr
     closed = np.zeros(len(columns), dtype=np.bool_)
     for job_id in columns.suspended:
         victim = columns.running[job_id]
-        if not _may(rules, snapshot, victim, qos, partition):
+        if not _may(rules, snapshot, victim, job):
             closed[[columns.index[share.node] for share in victim.shares]] = True
     return closed if closed.any() else None
 
 
-def _may(rules: Preemption, snapshot: Snapshot, victim: RunningJob, qos: str, partition: str) -> bool:
-    if snapshot.settings.preempt_type == "preempt/qos":
-        return victim.qos in rules.victims.get(qos, ())
-    return _tier(snapshot.cluster, victim.partition) < _tier(snapshot.cluster, partition)
+def _may(rules: Preemption, snapshot: Snapshot, victim: RunningJob, job: Preemptor) -> bool:
+    if snapshot.settings.preempt_type != "preempt/qos":
+        return _tier(snapshot.cluster, victim.partition) < _tier(snapshot.cluster, job.partition)
+    words = {*rules.qos_mode.get(job.qos, "").split(","), *snapshot.settings.preempt_mode.split(",")}
+    if victim.qos == job.qos:
+        return WITHIN in words and job.priority > victim.priority
+    return victim.qos in rules.victims.get(job.qos, ()) and (
+        BY_PRIORITY not in words or job.priority > victim.priority)
 
 
 def _mode(rules: Preemption, snapshot: Snapshot, victim: RunningJob, by_qos: bool) -> frozenset[str]:
     """The victim's PreemptMode: its QOS's or partition's, else the cluster's."""
     partition = snapshot.cluster.partitions.get(victim.partition)
     own = rules.qos_mode.get(victim.qos, "") if by_qos else partition.preempt_mode if partition is not None else ""
-    return frozenset((own or snapshot.settings.preempt_mode).upper().split(","))
+    return mode_words(own) or mode_words(snapshot.settings.preempt_mode)
+
+
+def mode_words(text: str) -> frozenset[str]:
+    """What a PreemptMode says of who is preempted; nothing where it has words about preemptors alone."""
+    return frozenset(filter(None, text.upper().split(","))) - OPTIONS
 
 
 def _tier(columns: ClusterColumns, partition: str) -> int:
@@ -89,11 +112,12 @@ def _importance(rules: Preemption, columns: ClusterColumns, victim: RunningJob, 
 
 
 def make_room(question: Question, nodes: BoolArray, use: Use, uid: int, victims: Sequence[RunningJob],
-              ) -> tuple[Selected, tuple[int, ...]] | None:
-    """The nodes the job would get, and the jobs that must end for it; None when all of them are not enough."""
+              short: Mapping[str, int]) -> tuple[Selected, tuple[int, ...]] | None:
+    """The nodes the job would get, and the jobs that must end for it; None when all of them are not enough.
+    ``short``: how many licenses it needs besides those that are free (PreemptParameters=reclaim_licenses)."""
     columns = question.columns
     for attempt in range(1, question.settings.preempt_reorder_count + 3):
-        found = _without(question, nodes, use, uid, victims)
+        found = _without(question, nodes, use, uid, victims, short)
         if found is None:
             return None
         count, selected = found
@@ -106,18 +130,27 @@ def make_room(question: Question, nodes: BoolArray, use: Use, uid: int, victims:
                                                 for share in victim.shares))
         victims = [last, *before, *after]
     on_them = tuple(victim.job_id for victim in victims[:count]
-                    if any(selected.nodes[columns.index[share.node]] for share in victim.shares))
+                    if any(selected.nodes[columns.index[share.node]] for share in victim.shares)
+                    or _licenses_of(victim).keys() & short.keys())
     return selected, on_them
 
 
-def _without(question: Question, nodes: BoolArray, use: Use, uid: int,
-             victims: Sequence[RunningJob]) -> tuple[int, Selected] | None:
+def _licenses_of(victim: RunningJob) -> dict[str, int]:
+    """What comes free of licenses when the victim goes: a suspended job keeps them."""
+    return {} if victim.stays else dict(victim.licenses)
+
+
+def _without(question: Question, nodes: BoolArray, use: Use, uid: int, victims: Sequence[RunningJob],
+             short: Mapping[str, int]) -> tuple[int, Selected] | None:
     """How many of the first victims must go, and the selection then."""
-    left = use.copy()
+    left, freed = use.copy(), Counter[str]()
     for count, victim in enumerate(victims, 1):
         release(question.columns, left, victim)
         if victim.stays:
             charge(question.columns, left, without_cores(victim))
+        freed.update(_licenses_of(victim))
+        if any(freed[name] < count for name, count in short.items()):
+            continue
         open_nodes = nodes & ~left.whole & ((left.owner == NO_USER) | (left.owner == uid))
         if question.demand.whole_user or question.partition.exclusive_user:
             open_nodes &= left.jobs == 0

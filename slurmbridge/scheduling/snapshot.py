@@ -102,6 +102,7 @@ class SchedulerSettings:
     preempt_mode: str = "OFF"
     preempt_reorder_count: int = 1
     preempt_strict_order: bool = False
+    reclaim_licenses: bool = False            # jobs are preempted for licenses too
     enforce_part_limits: str = "NO"
     licenses_total: dict[str, int] = field(default_factory=dict)
     max_tasks_per_node: int = 512
