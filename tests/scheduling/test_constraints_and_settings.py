@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from scheduling import lab
 
-from slurmbridge.scheduling.config import licenses, settings_of
+from slurmbridge.scheduling import licensing
+from slurmbridge.scheduling.config import settings_of
 from slurmbridge.scheduling.facts import NodeShare, RunningJob
 from slurmbridge.scheduling.passes import Admission, Refusal, admit, main_pass, will_run
 from slurmbridge.scheduling.queue import QueueColumns, QueueRow
@@ -79,4 +80,4 @@ def test_settings_of_slurm_conf() -> None:
     assert made.licenses_total == {"matlab": 10, "ansys": 1}
     assert settings_of(SlurmConf(select_type_parameters=("CR_CPU",))).select_unit == "cpu"
     assert not settings_of(SlurmConf(select_type_parameters=("CR_Core",))).select_memory
-    assert licenses("(null)") == {}
+    assert licensing.counts("(null)") == {}
