@@ -22,6 +22,7 @@ MOST_ADMITTED = 10_000
 def refusal(world: World, job: JobRecord) -> SlurmError | None:
     """Slurm's error for a job that none of its partitions can ever run. Else the job gets the reason it waits for."""
     if job.priority == 0:
+        _show_refused_qos(world, job)
         return None
     error: SlurmError | None = None
     too_small = False                         # a partition that is too small for the job: another may take it
@@ -51,6 +52,14 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
     if too_small and error is None and job.reason == "None":
         job.reason, job.reason_desc = "PartitionConfig", ""
     return error
+
+
+def _show_refused_qos(world: World, job: JobRecord) -> None:
+    """Of a job that is held, that its partition does not take its QOS is what it shows."""
+    partition = world.partitions.get(job.partition)
+    kept_out = partition and refused_by_partition(partition, job.account, job.qos, world.accounting, world.conf)
+    if kept_out and kept_out[1] == "InvalidQOS":
+        job.reason, job.reason_desc = kept_out[1:]
 
 
 def _admission(world: World, job: JobRecord, partition: str) -> scheduler.Admission | scheduler.Refusal:

@@ -21,15 +21,11 @@ def hold(world: World, job: JobRecord, caller: Identity, *, user_hold: bool) -> 
     job.partition_priorities = {}
     job.priority_fixed = False
     job.held_by_admin = by_admin
-    job.reason, job.reason_desc = held_reason(job), ""
+    job.reason, job.reason_desc = queueing.held_reason(job), ""
     if job.state == states.PENDING:
         job.start_s, job.sched_nodes, job.accrue_s = None, "", None
         queueing.refresh(world, job)
     world.journal.job(job)
-
-
-def held_reason(job: JobRecord) -> str:
-    return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
 
 
 def release(world: World, job: JobRecord, caller: Identity) -> None:

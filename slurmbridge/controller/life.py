@@ -10,7 +10,8 @@ import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from slurmbridge.controller import dependencies, holds, magnets, nodes, queueing, shapes, wckeys
+from slurmbridge.controller import dependencies, magnets, nodes, queueing, shapes, wckeys
+from slurmbridge.controller.jobs import lowest_task
 from slurmbridge.controller.preemption_rules import exempt_until_s
 from slurmbridge.controller.transitions import BY_EXIT, KEEP, Event, Phase, Refusal, phase_of, rule_for, state_by_exit
 from slurmbridge.controller.world import World
@@ -28,6 +29,8 @@ AVOIDED = 16
 """So many of the nodes that failed a job are remembered."""
 MOST_DELAYS = 16
 """A job that lost its node again and again waits at most so many times the delay."""
+CORRESPONDING_TASKS = 10
+"""So many tasks of an array that waits with aftercorr wait on their own, if not told otherwise."""
 REQUEUE_DELAY_S = 120
 """Slurm's credential lifetime: a requeued job does not start again before (slurm.conf(5), requeue_delay)."""
 
@@ -344,7 +347,7 @@ class JobLife:
             job.reason = "BeginTime"
             job.start_s = job.eligible_s
         elif job.reason == "None":
-            job.reason = holds.held_reason(job)
+            job.reason = queueing.held_reason(job)
         queueing.enter(world, job)
         world.limits.job_entered_queue(job)
 
@@ -458,10 +461,10 @@ class JobLife:
                 continue
             given = dependencies.parse(job.dependency, world.conf.max_array_size)
             after, verdict = judge.test(job, given)
-            if verdict and (job.array_pending or 0).bit_count() > 1 and any(
-                    test.kind == "aftercorr" for test in given.tests):
+            if job.array_pending and any(test.kind == "aftercorr" for test in given.tests):
                 waiting += self._apart(job)   # each task waits for its own counterpart
-                continue
+                if not job.array_pending:
+                    continue
             text = "" if not verdict else str(after)
             if text != job.dependency:
                 job.dependency = text
@@ -479,9 +482,17 @@ class JobLife:
                 world.wake_later()
 
     def _apart(self, job: JobRecord) -> list[JobRecord]:
-        """Every task of a waiting array as a record of its own."""
-        bitmap = job.array_pending or 0
-        return [self.world.split(job, task) for task in range(bitmap.bit_length()) if bitmap >> task & 1]
+        """The first tasks of a waiting array as records of their own: as many as ``correspond_after_task_cnt`` lets
+        wait so."""
+        world = self.world
+        text = world.conf.scheduler_parameters.get("correspond_after_task_cnt") or ""
+        most = max(int(text), CORRESPONDING_TASKS) if text.isdigit() else CORRESPONDING_TASKS
+        found = []
+        waiting = sum(one.array_task_id is not None for one in world.jobs.waiting_tasks(job.array_job_id))
+        for _ in range(most - waiting):
+            if job.array_pending:
+                found.append(world.split(job, lowest_task(job.array_pending)))
+        return found
 
     def _never(self, job: JobRecord) -> None:
         job.reason = "DependencyNeverSatisfied"

@@ -69,8 +69,8 @@ def rows(world: World, job: JobRecord) -> list[QueueRow]:
                 het_ids=job.het_job_ids if job.het_job_id else ()))
     if not result and refused is not None and can_start:
         job.reason, job.reason_desc = refused
-    elif job.reason_desc and job.reason in ("InvalidQOS", "InvalidAccount"):
-        job.reason, job.reason_desc = "None", ""
+    elif result and job.reason_desc and job.reason == "InvalidQOS":
+        job.reason, job.reason_desc = "None" if job.priority else held_reason(job), ""
     if can_start:
         _gains_age(world, job, now)
     return [*result, *magnets.rows(world, job, result)]
@@ -90,6 +90,10 @@ def _shown_of_refused(world: World, job: JobRecord, partition: str, qos: str, li
     if kept_out[1] == "InvalidAccount":
         return ("None" if job.reason in PARTITION_WORDS else job.reason), ""
     return kept_out[1], kept_out[2]
+
+
+def held_reason(job: JobRecord) -> str:
+    return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
 
 
 def qos_names(world: World, job: JobRecord) -> list[str]:
@@ -153,7 +157,7 @@ def refresh(world: World, job: JobRecord) -> None:
     if job.job_id not in world.jobs.pending:
         return
     world.priorities.track(job)
-    if job.array_max_running:
+    if job.array_max_running or job.reason == "JobArrayTaskLimit":
         _within_throttle(world, job)
     new = rows(world, job)
     if new:
