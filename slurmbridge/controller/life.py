@@ -488,7 +488,8 @@ class JobLife:
         text = world.conf.scheduler_parameters.get("correspond_after_task_cnt") or ""
         most = max(int(text), CORRESPONDING_TASKS) if text.isdigit() else CORRESPONDING_TASKS
         found = []
-        waiting = sum(one.array_task_id is not None for one in world.jobs.waiting_tasks(job.array_job_id))
+        waiting = sum(one.array_task_id is not None and one.state == states.PENDING
+                      for one in world.jobs.waiting_tasks(job.array_job_id))
         for _ in range(most - waiting):
             if job.array_pending:
                 found.append(world.split(job, lowest_task(job.array_pending)))
