@@ -57,11 +57,6 @@ def default_qos_of(data: AssociationData) -> Callable[[int], str]:
     return find
 
 
-def hour_of(zone: Zone, time_s: int) -> int:
-    when = zone.local(time_s)
-    return zone.epoch(when.year, when.month, when.day, when.hour, 0, 0)
-
-
 def day_of(zone: Zone, time_s: int, later: int = 0) -> int:
     when = zone.local(time_s)
     return zone.epoch(when.year, when.month, when.day + later, 0, 0, 0)
@@ -95,17 +90,18 @@ class Roller:
                 select(func.min(schema.event.c.start_s)).where(schema.event.c.node == "")).scalar()
         if first is None:
             return 0
-        end = hour_of(zone, int(now_s))
-        start = max(int(meta.get(ROLLED, "0")), int(meta.get(PURGED, "0")), hour_of(zone, first))
+        end = zone.hour_of(int(now_s))
+        start = max(int(meta.get(ROLLED, "0")), int(meta.get(PURGED, "0")), zone.hour_of(first))
         if start >= end:
             return 0
-        self._roll_hours(settings, start, end)
+        stop = start + -(-(end - start) // HOUR_S) * HOUR_S       # beyond ``end`` where clocks change by half an hour
+        self._roll_hours(settings, start, stop)
         self._sum_up("d", "h", _borders(start, end, lambda time, later: day_of(zone, time, later)))
         self._sum_up("m", "d", _borders(start, end, lambda time, later: month_of(zone, time, later)))
         if self.stopped:
             return 0
-        self._write([ops.SaveMeta(ROLLED, str(end))])
-        return (end - start) // HOUR_S
+        self._write([ops.SaveMeta(ROLLED, str(stop if stop <= end else stop - HOUR_S))])
+        return (stop - start) // HOUR_S
 
     # --- hours
     def _roll_hours(self, settings: Settings, start: int, end: int) -> None:

@@ -5,7 +5,7 @@
                   wckey (None: not tracked), tres_id, seconds, and time_s with ``by_time``.
 ``cluster_usage`` seconds of the cluster. Filters: ``start_s``, ``end_s``, ``now_s``. Rows: tres_id, count (average,
                   rounded down), count_sum (of all roll-ups), allocated, down, planned_down, idle, planned, over.
-``reservations``  by start and name. Filters: ``start_s``, ``end_s`` (overlap), ``names``, ``ids``.
+``reservations``  by start and name. Filters: ``start_s``, ``end_s`` (overlap), ``names`` in any case, ``ids``.
                   Rows: id, start_s, end_s, name, flags, nodes, tres, associations, comment.
 """
 from __future__ import annotations
@@ -86,7 +86,7 @@ def reservations(connection: Connection, filters: Mapping[str, Any]) -> Found:
     if filters.get("end_s") is not None:
         query = query.where(table.start_s < filters["end_s"])
     if filters.get("names") is not None:
-        query = query.where(table.name.in_([clean(name) for name in filters["names"]]))
+        query = query.where(func.lower(table.name).in_([clean(name).lower() for name in filters["names"]]))
     if filters.get("ids") is not None:
         query = query.where(table.id.in_(list(filters["ids"])))
     return [{"id": row.id, "start_s": row.start_s, "end_s": row.end_s, "name": row.name, **json.loads(row.data)}

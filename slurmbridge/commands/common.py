@@ -161,21 +161,29 @@ def array_tasks_text(job: JobRecord, length: int) -> str:
 # ------------------------------------------------------------------------------------------ users, times, clusters
 
 
+_NOBODY = 99
+"""What Slurm takes for no user and no group (SLURM_AUTH_NOBODY)."""
+
+
 @functools.lru_cache(maxsize=4096)
 def user_name(uid: int) -> str:
-    """The user's name, or ``nobody`` where the system knows none (as uid_to_string has it)."""
+    """The user's name, or the number where the system knows none (as uid_to_string has it)."""
+    if uid == _NOBODY:
+        return "nobody"
     try:
         return pwd.getpwuid(uid).pw_name
     except (KeyError, OverflowError):
-        return "nobody"
+        return str(uid)
 
 
 @functools.lru_cache(maxsize=4096)
 def group_name(gid: int) -> str:
+    if gid == _NOBODY:
+        return "nobody"
     try:
         return grp.getgrgid(gid).gr_name
     except (KeyError, OverflowError):
-        return "nobody"
+        return str(gid)
 
 
 _DECIMAL = re.compile(r"[ \t\n\v\f\r]*(\+?[0-9]+|-0+)\Z")

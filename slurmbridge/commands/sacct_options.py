@@ -297,8 +297,6 @@ def _yes_no(value: str, given: bool) -> bool:
 
 
 def _check(options: Options, env: Mapping[str, str], now_s: float) -> None:
-    if options.completion:
-        raise Stop(Reply("", "Slurm job completion is disabled\n", 1))
     if not options.jobs and (options.script or options.environment):
         what = "job environment" if options.environment else "job scripts"
         raise Stop.fatal("sacct", f"When requesting {what} you must also request specific jobs with the '-j' option.")
@@ -320,6 +318,8 @@ def _check(options: Options, env: Mapping[str, str], now_s: float) -> None:
         what = ",".join(f"PENDING,{word}" if word in STATE_FLAGS else word for word in options.states) or "Eligible"
         span = f"in the time window from {start} to {end}" if start != end else f"at the time instant {start}"
         options.warnings.append(f"sacct: Jobs {what} {span}\n")
+    if options.completion:
+        raise Stop(Reply("", "".join(options.warnings) + "Slurm job completion is disabled\n", 1))
 
 
 def _check_qos(options: Options, session: Session) -> None:

@@ -109,7 +109,7 @@ def _tests(options: Options, found: Found) -> Iterator[Callable[[Row], bool]]:
     if options.node_range[0]:
         yield lambda row: _in_range(row.get("alloc_nodes", len(row.get("nodes") or ())), options.node_range)
     if options.cpu_range[0]:
-        yield lambda row: _in_range(_filter_cpus(row, found.tres_ids), options.cpu_range)
+        yield lambda row: _in_range(filter_cpus(row.get("tres_alloc") or {}, found.tres_ids), options.cpu_range)
     if options.limit_min:
         yield lambda row: _in_range(_limit(row), (options.limit_min, options.limit_max))
 
@@ -135,12 +135,11 @@ def _in_range(value: int, wanted: tuple[int, int]) -> bool:
     return low <= value <= high if high else value == low
 
 
-def _filter_cpus(row: Row, ids: Mapping[str, int]) -> int:
-    """What slurmdbd takes for the CPUs: the number behind the last ``1=`` of the allocated TRES, so with GPUs (1001)
-    it counts those. Kept, as scripts see it."""
-    alloc: Mapping[str, int] = row.get("tres_alloc") or {}
+def filter_cpus(tres: Mapping[str, int], ids: Mapping[str, int]) -> int:
+    """What slurmdbd takes for the CPUs: the number behind the last ``1=`` of the TRES, so with GPUs (1001) it counts
+    those. Kept, as scripts see it."""
     count = 0
-    for name, value in sorted(alloc.items(), key=lambda item: ids.get(item[0], 0)):
+    for name, value in sorted(tres.items(), key=lambda item: ids.get(item[0], 0)):
         if str(ids.get(name, 0)).endswith("1"):
             count = value
     return count
@@ -218,9 +217,14 @@ async def _node_spans(views: Views, options: Options) -> list[tuple[int, int]]:
         wanted = frozenset(hostlist.expand(options.nodes))
     except hostlist.HostlistError:
         raise Stop.error("sacct", "Invalid argument") from None
-    events = await views.ledger_query("events", nodes=[""], start_s=options.start_s or None, end_s=options.end_s)
-    return [(event["start_s"], event["end_s"] or options.now + 1) for event in events
-            if event.get("nodes") and wanted & _hosts(event["nodes"])]
+    return await spans_with(views, wanted, options.start_s, options.end_s, options.now)
+
+
+async def spans_with(views: Views, hosts: frozenset[str], start_s: int, end_s: int, now: int) -> list[tuple[int, int]]:
+    """When the cluster had one of these nodes, as far as it touches the window."""
+    events = await views.ledger_query("events", nodes=[""], start_s=start_s or None, end_s=end_s)
+    return [(event["start_s"], event["end_s"] or now + 1) for event in events
+            if event.get("nodes") and hosts & _hosts(event["nodes"])]
 
 
 def _on_nodes(options: Options, rows: Iterable[Row], spans: Sequence[tuple[int, int]]) -> list[Row]:

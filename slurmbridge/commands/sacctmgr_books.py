@@ -1,10 +1,10 @@
 """``sacctmgr list`` of transactions and of what is looked into (problems, configuration …)."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from slurmbridge.commands.common import time_texts
+from slurmbridge.commands.common import time_texts, uid_of
 from slurmbridge.commands.sacctmgr_fields import columns, matches
 from slurmbridge.commands.sacctmgr_lists import show
 from slurmbridge.commands.sacctmgr_modify import DENIED, deny
@@ -86,22 +86,22 @@ async def list_transactions(talk: Talk, argv: Sequence[str]) -> None:
 
 async def list_problem(talk: Talk, argv: Sequence[str]) -> None:
     formats: list[str] = []
-    accounts: list[str] = []
-    users: list[str] = []
+    asked: dict[str, list[str]] = {"accounts": [], "clusters": [], "partitions": [], "users": []}
     for text in argv:
         word = split_word(text)
         bare = word.value is None
-        if bare and (word.named("where", 5) or word.named("Tree", 4)):
-            continue
-        if bare or word.named("Ids", 1) or word.named("Problems", 2) or word.named("Clusters", 1) or word.named(
-                "Partitions", 4):
+        if bare or word.named("Ids", 1) or word.named("Problems", 2):        # ids are read and not looked at
             continue
         if word.named("Accounts", 2) or word.named("Acct", 4):
-            accounts += name_list(word.operand)
+            asked["accounts"] += name_list(word.operand)
+        elif word.named("Clusters", 1):
+            asked["clusters"] += name_list(word.operand)
         elif word.named("Format", 1):
             formats.append(word.operand)
+        elif word.named("Partitions", 4):
+            asked["partitions"] += name_list(word.operand)
         elif word.named("Users", 1):
-            users += name_list(word.operand)
+            asked["users"] += name_list(word.operand)
         else:
             talk.complain(f" Unknown condition: {word.text}\n")
     if talk.exit_code:
@@ -114,20 +114,35 @@ async def list_problem(talk: Talk, argv: Sequence[str]) -> None:
     if not talk.is_operator:
         deny(talk, errors.strerror(errors.ESLURM_ACCESS_DENIED))
         return
+    if any(name != talk.cluster for name in asked["clusters"]):              # a table that is not there
+        said = errors.strerror(errors.ESLURM_BAD_SQL)
+        talk.log_error(said)
+        talk.complain(f" Error with request: {said}\n")
+        return
+    rows = _problems(talk, asked["accounts"], asked["users"], set(asked["partitions"]))
+    show(talk, formats or ["Cl,Acct,User,Problem"], rows)
+
+
+def _problems(talk: Talk, accounts: Sequence[str], users: Sequence[str], partitions: Container[str]) -> list[Row]:
+    """Empty lists ask for all; users and partitions are those of associations, which an account has none of."""
     tree = talk.tree()
     rows: list[Row] = []
     for name in sorted(talk.data.accounts):
-        if not talk.data.accounts[name].deleted and tree.find(name) is None:
+        if not talk.data.accounts[name].deleted and tree.find(name) is None and (not accounts or name in accounts):
             rows.append({"acct": name, "problem": "Account has no Associations"})
-    for record in tree.in_order():
-        if not record.user and not any(child.user for child in tree.children.get(record.id, ())):
-            rows.append({"cluster": talk.cluster, "acct": record.account, "problem": "Account has no users"})
+    if (not users or "" in users) and (not partitions or "" in partitions):
+        rows += [{"cluster": talk.cluster, "acct": record.account, "problem": "Account has no users"}
+                 for record in sorted(tree.in_order(), key=lambda record: record.account)
+                 if not record.user and not any(child.user for child in tree.children.get(record.id, ()))
+                 and (not accounts or record.account in accounts)]
     for name in sorted(talk.data.users):
-        if not talk.data.users[name].deleted and not tree.by_user.get(name):
+        if talk.data.users[name].deleted or (users and name not in users):
+            continue
+        if uid_of(name) is None:
+            rows.append({"user": name, "problem": "User does not have a uid"})
+        elif not tree.by_user.get(name):
             rows.append({"user": name, "problem": "User has no Associations"})
-    rows = [row for row in rows if (not accounts or row.get("acct") in accounts)
-            and (not users or row.get("user") in users)]
-    show(talk, formats or ["Cl,Acct,User,Problem"], rows)
+    return rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slurmbridge.commands.common import time_texts, uid_of, user_name
+from slurmbridge.commands.sacct_select import filter_cpus
 from slurmbridge.commands.sacctmgr_fields import matches
 from slurmbridge.commands.sacctmgr_lists import show
 from slurmbridge.commands.sacctmgr_rows import Row, tres_text
@@ -14,7 +15,6 @@ from slurmbridge.commands.sacctmgr_words import Word, name_list, number, refuse_
 from slurmbridge.slurm import durations, hostlist
 from slurmbridge.slurm.zones import Zone
 
-DAY_S = 86400
 _BASE = 0xF                                    # of a node's state: its first bits are a number, the others flags
 _BASES = ("UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "?", "MIXED", "FUTURE")
 _FLAGS = (("DRAIN", 1 << 9, 3), ("FAIL", 1 << 13, 3), ("REBOOT^", 1 << 20, 7), ("REBOOT", 1 << 16, 3))
@@ -29,6 +29,7 @@ class _Asked:
     end_s: int = 0
     all_time: bool = False
     only_open: bool = False
+    all_clusters: bool = False
     kinds: set[str] = field(default_factory=set)
     nodes: list[str] | None = None
     clusters: list[str] = field(default_factory=list)
@@ -44,8 +45,7 @@ async def list_event(talk: Talk, argv: Sequence[str]) -> None:
     for text in argv:
         word = split_word(text)
         bare = word.value is None
-        if not refuse_operator(talk, word, False) or (bare and (
-                word.named("all_clusters", 5) or word.named("where", 5))):
+        if not refuse_operator(talk, word, False) or (bare and word.named("where", 5)):
             continue
         if not _take(talk, asked, word, bare):
             return
@@ -60,7 +60,10 @@ async def list_event(talk: Talk, argv: Sequence[str]) -> None:
         "events", nodes=asked.nodes, start_s=asked.start_s or None,
         end_s=(asked.end_s or now) if asked.start_s else None, open=asked.only_open)
     chosen = [event for event in sorted(found, key=lambda event: (event["node"], event["start_s"]))
-              if _is_wanted(asked, event)] if not asked.clusters or talk.cluster in asked.clusters else []
+              if _is_wanted(asked, event, talk.data.tres)]
+    if (asked.clusters and talk.cluster not in asked.clusters) or (
+            asked.nodes is not None and asked.all_clusters and not asked.clusters):   # nodes only of a cluster
+        chosen = []
     rows: list[Row] = []
     for event in chosen:
         end, uid = event["end_s"], event["reason_uid"]
@@ -80,7 +83,9 @@ async def list_event(talk: Talk, argv: Sequence[str]) -> None:
 
 def _take(talk: Talk, asked: _Asked, word: Word, bare: bool) -> bool:
     """False: sacctmgr ends at once."""
-    if bare and word.named("all_time", 5):
+    if bare and word.named("all_clusters", 5):
+        asked.all_clusters = True
+    elif bare and word.named("all_time", 5):
         asked.all_time = True
     elif bare or (word.named("Events", 1) and not word.named("End", 2)):
         for name in name_list(word.operand):
@@ -152,7 +157,7 @@ def _time(talk: Talk, text: str) -> int:
         return 0
 
 
-def _is_wanted(asked: _Asked, event: Event) -> bool:
+def _is_wanted(asked: _Asked, event: Event, tres_ids: Mapping[str, int]) -> bool:
     if asked.kinds and ("Node" if event["node"] else "Cluster") not in asked.kinds:
         return False
     if asked.reasons and not any(part in str(event["reason"] or "").lower() for part in asked.reasons):
@@ -163,10 +168,11 @@ def _is_wanted(asked: _Asked, event: Event) -> bool:
     if asked.states and not any(raw & _BASE == state if state & _BASE else raw & state for state in asked.states):
         return False
     least, most = asked.cpus.get("least", 0), asked.cpus.get("most", 0)
-    cpus = (event["tres"] or {}).get("cpu", 0)
+    cpus = filter_cpus(event["tres"] or {}, tres_ids)
     return not least or (least <= cpus <= most if most else cpus == least)
 
 
 def _yesterday(now: int, zone: Zone) -> int:
     """Midnight of the day before."""
-    return durations.parse_time(zone.strftime("%Y-%m-%dT00:00:00", now - DAY_S), now, zone, past=True)
+    when = zone.local(now)
+    return zone.epoch(when.year, when.month, when.day - 1, 0, 0, 0)

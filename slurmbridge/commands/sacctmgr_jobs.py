@@ -155,23 +155,33 @@ async def list_runaway(talk: Talk, argv: Sequence[str]) -> None:
     formats: list[str] = []
     clusters: list[str] = []
     state = states.COMPLETED
-    setting = False
+    setting: bool | None = None               # None: conditions, but "set" and "where" still mean what they say
     for text in argv:
         word = split_word(text)
-        if word.value is None and (word.named("where", 5) or word.named("set", 3)):
-            setting = word.named("set", 3)
-        elif setting and word.value is not None and word.named("EndState", 1):
+        if setting is not False and word.value is None and word.named("where", 5):
+            setting = False
+        elif setting is not False and word.value is None and word.named("set", 3):
+            setting = True
+        elif not setting:                     # from the first condition on all words are conditions
+            setting = False
+            if word.value is None or word.named("Cluster", 1):
+                clusters += name_list(word.operand)
+            elif word.named("Format", 1):
+                formats.append(word.operand)
+            else:
+                talk.complain(f" Unknown condition: {text}\n")
+        elif word.value is None:
+            talk.log_error(f"Bad format on {text}: End your option with an '=' sign")
+            talk.exit_code = 1
+        elif word.named("EndState", 1):
             state = word.operand.upper()
             if state not in (states.COMPLETED, states.FAILED):
                 talk.complain(f"sacctmgr: fatal: Unknown or unsupported state specified ({word.operand}). "
                               "Only Completed or Failed are accepted.\n")
                 return
-        elif word.value is not None and word.named("Format", 1):
-            formats.append(word.operand)
-        elif word.value is None or word.named("Cluster", 1):
-            clusters += name_list(word.operand)
         else:
-            talk.complain(f" Unknown condition: {text}\n")
+            talk.log_error(f"Unknown option: {text}")
+            talk.exit_code = 1
     if len(set(clusters)) > 1:
         talk.log_error("You can only fix runaway jobs on one cluster at a time.")
         talk.exit_code = 1

@@ -63,49 +63,50 @@ async def list_reservation(talk: Talk, argv: Sequence[str]) -> None:
         and (nodes is None or nodes & set(hostlist.expand(record["nodes"])))]
     text_of, warning = time_texts("sacctmgr", talk.env, now)
     talk.warn(warning)
+    sizes = await talk.session.views.ledger_query("events", nodes=[""])
+    first_hour = zone.hour_of(min((event["start_s"] for event in sizes), default=0))    # Slurm's roll-up begins there
     show(talk, formats or ["Cluster,Name%15,TRES%30,TimeStart,TimeEnd,Unused"], [
         {"cluster": talk.cluster, "name": record["name"], "id": str(record["id"]),
          "assoc_name": ",".join(str(number) for number in record["associations"]),
          "flags": ",".join(record["flags"]), "nodename": record["nodes"], "tres": tres_text(record["tres"]),
          "timestart": text_of(record["start_s"]), "timeend": text_of(record["end_s"]), "comment": record["comment"],
-         "unused": repr(await _unused(talk, record, zone, now))} for record in records])
+         "unused": repr(await _unused(talk, record, first_hour, zone, now))} for record in records])
 
 
-async def _unused(talk: Talk, record: Mapping[str, Any], zone: Zone, now: int) -> float:
-    """As of the last full hour."""
-    when = zone.local(now)
-    rolled = zone.epoch(when.year, when.month, when.day, when.hour, 0, 0)
-    end = min(record["end_s"], rolled)
-    if record["start_s"] >= end:
+async def _unused(talk: Talk, record: Mapping[str, Any], first_hour: int, zone: Zone, now: int) -> float:
+    """As of the last full hour, since ``first_hour``."""
+    end = min(record["end_s"], zone.hour_of(now))
+    if max(record["start_s"], first_hour) >= end:
         return 0.0
     jobs = await talk.session.views.ledger_query(
         "jobs", start_s=record["start_s"], end_s=record["end_s"], suspensions=True)
-    return unused_wall(record, [job for job in jobs if job.get("reservation_id") == record["id"]], end)
+    return unused_wall(record, [job for job in jobs if job.get("reservation_id") == record["id"]],
+                       end, first_hour)
 
 
-def unused_wall(record: Mapping[str, Any], jobs: Iterable[Mapping[str, Any]], end_s: int) -> float:
+def unused_wall(record: Mapping[str, Any], jobs: Iterable[Mapping[str, Any]], end_s: int,
+                first_hour: int = 0) -> float:
     """Seconds in which nothing of the reservation was used; a job that had half of it for an hour takes half an hour.
 
     Slurm adds up hour by hour, and begins each with whole seconds.
     """
     order = sorted(jobs, key=lambda job: (job["assoc_id"], job["eligible_s"] or 0, job["db_index"]))
     unused = 0.0
-    hour = record["start_s"] - record["start_s"] % HOUR_S
+    hour = first_hour + max((record["start_s"] - first_hour) // HOUR_S, 0) * HOUR_S
     while hour < end_s:
         start, end = max(record["start_s"], hour), min(record["end_s"], hour + HOUR_S)
         unused = float(int(unused) + end - start)
         for job in order:
-            unused = max(unused - _share(record, job, start, end), 0.0)
+            unused = max(unused - _share(record, job, hour, start, end), 0.0)
         hour += HOUR_S
     return unused
 
 
-def _share(record: Mapping[str, Any], job: Mapping[str, Any], start: int, end: int) -> float:
+def _share(record: Mapping[str, Any], job: Mapping[str, Any], hour: int, start: int, end: int) -> float:
     begin = job["start_s"] or job["end_s"] or 0
     seconds = min(job["end_s"] or end, end) - max(begin, start)
     if not begin or seconds <= 0:
         return 0.0
-    hour = start - start % HOUR_S
     first, last = max(begin, hour), min(job["end_s"] or hour + HOUR_S, hour + HOUR_S)
     paused = sum(max(min(to_s or last, last) - max(from_s, first), 0) for from_s, to_s in job.get("suspensions") or ())
     for name, count in record["tres"].items():

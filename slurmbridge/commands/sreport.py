@@ -39,7 +39,8 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
         local = local or key == "local"
         _take(talk, key, value or "")
     if talk.all_clusters + bool(talk.clusters) + local > 1:
-        return Reply("", ONE_CLUSTER, 1)
+        talk.complain(ONE_CLUSTER)
+        return talk.reply()
     set_tres(talk)
     if operands:
         await _execute(talk, operands)

@@ -86,11 +86,14 @@ async def _jobs(talk: Talk, found: words.Conditions) -> list[Job]:
     options.duplicates = options.truncate = True
     options.steps = False
     options.uids = [int(uid) for uid in found.get("uids") or ()]
-    options.gids = [int(gid) for gid in found.get("gid") or () if gid.isdigit()]
+    options.gids = [number[0] if (number := leading_int(gid)) else 0 for gid in found.get("gid") or ()]
     options.partitions = found.get("partitions") or []
     options.wckeys = found.get("wckeys") or []
     options.associations = found.get("associations") or []
-    options.nodes = (found.get("nodes") or [""])[0]
+    if (asked := found.get("nodes")) is not None:
+        if not asked[0] or not words.is_one_cluster(talk, found):
+            return []
+        options.nodes = asked[0]
     if talk.flat_view:
         options.accounts = found.get("accounts") or []
     fetched = await sacct_select.fetch(talk.session, options)

@@ -12,17 +12,28 @@ from slurmbridge.commands.sreport_fields import pick
 from slurmbridge.commands.sreport_talk import Row, Talk
 from slurmbridge.slurm import durations, hostlist
 
+UNKNOWN_COLUMN, SYNTAX_ERROR = 1054, 1064
+"""Error numbers of MariaDB (ER_BAD_FIELD_ERROR, ER_PARSE_ERROR)."""
+
 
 async def utilization(talk: Talk, argv: Sequence[str]) -> None:
     found = words.read(talk, argv, words.RESERVATION)
-    ids = [int(word) for word in found.get("ids") or () if word.isdigit()]
+    for word in found.get("ids") or ():
+        if not word.isdigit():                # Slurm puts it into its query as it is
+            talk.complain(f"sreport: error: Unknown error {UNKNOWN_COLUMN if word.isidentifier() else SYNTAX_ERROR}\n"
+                          " Problem with reservation query.\n")
+            return
+    ids = [int(word) for word in found.get("ids") or ()]
     records = await talk.session.views.ledger_query(
         "reservations", start_s=found.start_s, end_s=found.end_s, names=found.get("names"), ids=ids or None) \
         if words.is_here(talk, found) else ()
     nodes = (found.get("nodes") or [""])[0]
     if nodes:
         wanted = _hosts(nodes)
-        records = [record for record in records if wanted & _hosts(record["nodes"])]
+        spans = await sacct_select.spans_with(talk.session.views, wanted, found.start_s, found.end_s, talk.now)
+        if spans:                             # else Slurm looks at no nodes
+            records = [record for record in records if wanted & _hosts(record["nodes"])
+                       and any(first <= record["start_s"] < last for first, last in spans)]
     talk.heading("Reservation Utilization", found.start_s, found.end_s, "TRES", with_length=False)
     picked = pick(talk, "reservation", found.formats or ["cl", "name", "start", "end", "tresname", "al", "i"])
     rows: list[Row] = []

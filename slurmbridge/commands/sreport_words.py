@@ -159,12 +159,14 @@ def _add_uids(talk: Talk, found: Conditions, value: str) -> None:
     names: list[str] = []
     add_names(names, value)
     uids = []
-    for name in names:
+    for name in filter(None, names):
         uid = uid_of(name)
         if uid is None:
             talk.warn(f"sreport: error: Invalid user id: {name}\n")
             return
         uids.append(str(uid))
+    if not uids:
+        talk.exit_code = 1                    # and nothing is said
     found.lists["uids"].extend(uids)
 
 
@@ -205,4 +207,10 @@ def full_hours(zone: Zone, now: int, start_s: int, end_s: int) -> tuple[int, int
 def is_here(talk: Talk, found: Conditions) -> bool:
     """Whether this cluster is among those asked for."""
     wanted = found.get("clusters")
-    return not wanted or talk.all_clusters or "all_clusters" in found.flags or talk.cluster.lower() in wanted
+    return not wanted or talk.cluster.lower() in wanted
+
+
+def is_one_cluster(talk: Talk, found: Conditions) -> bool:
+    """Whether nodes can be asked for: only of one cluster, that of this one where none is named."""
+    wanted = found.get("clusters")
+    return len(wanted) == 1 if wanted else not (talk.all_clusters or "all_clusters" in found.flags)

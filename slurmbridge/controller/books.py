@@ -19,7 +19,7 @@ from slurmbridge.accounting.corrections import Change, corrected
 from slurmbridge.accounting.history import HistoryError, read_events, read_history
 from slurmbridge.accounting.reimport import known_again
 from slurmbridge.accounting.reservation_history import order_of, read_reservations
-from slurmbridge.accounting.rolling import ROLLED, Roller, Settings, default_qos_of, hour_of
+from slurmbridge.accounting.rolling import ROLLED, Roller, Settings, default_qos_of
 from slurmbridge.accounting.rollup import HOUR_S
 from slurmbridge.controller import access
 from slurmbridge.controller.world import World
@@ -81,7 +81,7 @@ class Books:
             data, conf = self._world.accounting, self._world.conf
             settings = Settings(self._zone, dict(data.tres), default_qos_of(data), conf.tracks_wckeys, self._ranks)
             await asyncio.to_thread(self._roller.catch_up, settings, now)
-            self._rolled = hour_of(self._zone, int(now))
+            self._rolled = self._zone.hour_of(int(now))
 
     def run_ended(self, job: JobRecord) -> None:
         """An end that became known after its hour was rolled up (the controller was away) is counted all the same."""
@@ -93,7 +93,7 @@ class Books:
         if time_s >= self._rolled:
             return
         async with self._busy:
-            self._rolled = float(hour_of(self._zone, int(time_s)))
+            self._rolled = float(self._zone.hour_of(int(time_s)))
             self._world.journal.add(ops.SaveMeta(ROLLED, str(int(self._rolled))))
             await self._world.journal.durable()
 

@@ -186,7 +186,7 @@ class JobLife:
             job.killed_by_uid = cause.uid
             job.reason = "None"
             if job.het_offset and not any(name.isdigit() for name in job.steps):   # nothing there tells
-                job.exit_status = signal.SIGTERM
+                job.script_status = signal.SIGTERM
         elif event is Event.TIME_OUT:
             job.reason = "TimeLimit"
         elif event is Event.DEADLINE:

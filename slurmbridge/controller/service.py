@@ -385,7 +385,8 @@ class Controller:
 def event_state(node: NodeRecord) -> tuple[str, int]:
     """What the node cannot be used for, as sacctmgr's events say it and as Slurm's number; ("", 0) for a usable one."""
     is_down = node.base_state in ("DOWN", "UNKNOWN", "FUTURE", "ERROR")
-    if not is_down and (not {"DRAIN", "FAIL"} & node.flags or node.job_ids):      # draining: no event yet
+    busy = any(job_id not in node.paused for job_id in node.job_ids)         # a suspended job keeps no node from DRAIN
+    if not is_down and (not {"DRAIN", "FAIL"} & node.flags or busy):         # draining: no event yet
         return "", 0
     number = node_states.number(node.base_state, node.flags)
     return node_states.shown(number, compact=True), number

@@ -73,6 +73,11 @@ class Zone:
             return int((second_time if offset and offset > timedelta() else first).timestamp())
         return int(first.timestamp())
 
+    def hour_of(self, epoch_s: int) -> int:
+        """When the hour of local time began."""
+        when = self.local(epoch_s)
+        return self.epoch(when.year, when.month, when.day, when.hour, 0, 0)
+
     def strftime(self, form: str, epoch_s: int) -> str:
         epoch_s = within(epoch_s)
         if self._info is None:

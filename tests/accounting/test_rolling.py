@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from slurmbridge.accounting import archive, database, schema
 from slurmbridge.accounting.operations import SaveMeta
-from slurmbridge.accounting.rolling import ROLLED, day_of, hour_of, month_of
+from slurmbridge.accounting.rolling import ROLLED, day_of, month_of
 from slurmbridge.slurm.zones import Zone
 
 TABLES = (schema.cluster_usage, schema.job_usage)
@@ -140,7 +140,7 @@ def test_an_archive_that_cannot_be_written_or_read(stage: Stage, tmp_path: Path)
     (1793487600, 1793487600, 1793487600, 1793574000, 1796079600),
 ])
 def test_borders_at_clock_changes(time: int, hour: int, day: int, next_day: int, next_month: int) -> None:
-    assert hour_of(BERLIN, time) == hour
+    assert BERLIN.hour_of(time) == hour
     assert (day_of(BERLIN, time), day_of(BERLIN, time, 1)) == (day, next_day)
     assert month_of(BERLIN, time, 1) == next_month
 
