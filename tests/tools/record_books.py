@@ -273,9 +273,8 @@ def main() -> None:
             case = record(lab, number, args.count)
             output.write(json.dumps(case) + "\n")
             output.flush()
-            print(
-                f"{number} {case['kind']} {case['tz']}: {case['history'].count(chr(10))} rows, {time.monotonic() - began:.0f} s"
-            )
+            rows = case["history"].count("\n")
+            print(f"{number} {case['kind']} {case['tz']}: {rows} rows, {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":
