@@ -18,6 +18,7 @@ from slurmbridge.commands.sacctmgr_words import (
     refuse_operator,
     split_word,
     strip_quotes,
+    where_and_set,
 )
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
@@ -188,14 +189,9 @@ async def add_account(talk: Talk, argv: Sequence[str]) -> None:
 
 
 async def modify_account(talk: Talk, argv: Sequence[str]) -> None:
-    where, wanted, given, setting = Where(), AccountSettings(), 0, False
-    for text in argv:
-        word = split_word(text)
-        if word.value is None and word.named("Where", 5):
-            setting = False
-        elif word.value is None and word.named("Set", 3):
-            setting = True
-        elif setting:
+    where, wanted, given = Where(), AccountSettings(), 0
+    for setting, word in where_and_set(argv):
+        if setting:
             wanted.take(talk, word, adding=False)
         elif refuse_operator(talk, word, False):
             given |= take_account_condition(talk, word, where)

@@ -7,7 +7,7 @@ from slurmbridge.commands.sacctmgr_limits import set_association
 from slurmbridge.commands.sacctmgr_modify import deny
 from slurmbridge.commands.sacctmgr_rows import association_settings
 from slurmbridge.commands.sacctmgr_talk import Talk
-from slurmbridge.commands.sacctmgr_words import Settings, Word, name_list, refuse_operator, split_word
+from slurmbridge.commands.sacctmgr_words import Settings, Word, name_list, refuse_operator, split_word, where_and_set
 from slurmbridge.slurm import errors
 
 
@@ -56,14 +56,8 @@ def _take(talk: Talk, word: Word, names: list[str], settings: Settings) -> None:
 async def modify_cluster(talk: Talk, argv: Sequence[str]) -> None:
     names: list[str] = []
     settings: Settings = {}
-    setting = False
-    for text in argv:
-        word = split_word(text)
-        if word.value is None and word.named("Where", 5):
-            setting = False
-        elif word.value is None and word.named("Set", 3):
-            setting = True
-        elif setting:
+    for setting, word in where_and_set(argv):
+        if setting:
             _take(talk, word, [], settings)
         elif word.value is None or word.named("Names", 1) or word.named("Clusters", 3):
             names += name_list(word.operand)

@@ -1,6 +1,6 @@
 """``sacctmgr load``: reads a dump and adds or changes what it says; ``clean`` begins with an empty tree.
 
-QOS are committed first, as in Slurm; all the rest is one change.
+QOS are committed first, as in Slurm; all the rest is one change (sacctmgr_load_tree.py).
 """
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from slurmbridge.commands.sacctmgr_file import (
     read_qos,
     split_line,
 )
-from slurmbridge.commands.sacctmgr_merge import association_changes, changed_line, qos_changes
-from slurmbridge.commands.sacctmgr_modify import described
-from slurmbridge.commands.sacctmgr_rows import Row
+from slurmbridge.commands.sacctmgr_load_tree import TreeLoader
+from slurmbridge.commands.sacctmgr_merge import qos_changes
 from slurmbridge.commands.sacctmgr_tables import (
     LIMITS_FORMAT,
     QOS_FORMAT,
@@ -30,9 +29,7 @@ from slurmbridge.commands.sacctmgr_tables import (
 from slurmbridge.commands.sacctmgr_talk import COMMIT, Talk
 from slurmbridge.commands.sacctmgr_words import Settings, refuse_operator, split_word, strip_quotes
 from slurmbridge.slurm.errors import SlurmError
-from slurmbridge.views.associations import Tree, active_qos
-from slurmbridge.views.directory import Draft
-from slurmbridge.views.records import AssociationRecord
+from slurmbridge.views.associations import active_qos
 
 _CLEAN = ("You requested to flush the cluster before adding it again.\n"
           "It is advised to not have your slurmctld running while doing this operation.\n"
@@ -101,29 +98,17 @@ def _qos_names(text: str) -> Iterator[str]:
             yield strip_quotes((parts[1] or "").partition(":")[0].strip()).lower()
 
 
-class _Loader:
-    """One pass over a file: what is said on the way, and the operations it comes to."""
+class _Loader(TreeLoader):
+    """One pass over a file."""
 
     def __init__(self, talk: Talk, clean: set[str], cluster: str) -> None:
-        self.talk = talk
+        super().__init__(talk)
         self.clean = clean
         self.wanted_cluster = cluster
         self.cluster_seen = False
         self.denied = False
-        self.changed = False
-        self.parent = ""
         self.new_qos: list[QosLine] = []
         self.changed_qos: list[tuple[str, str, Settings]] = []
-        self.new_accounts: list[Row] = []
-        self.new_associations: list[Row] = []
-        self.new_users: list[Row] = []
-        self.new_user_associations: list[Row] = []
-        self.later: list[dict[str, Any]] = []
-        self.operations: list[dict[str, Any]] = []
-        self.seen: set[tuple[str, str, str]] = set()
-        self.users_seen: set[str] = set()
-        self.default_accounts: dict[str, str] = {}
-        self.draft: Draft = talk.draft()
 
     async def read(self, text: str) -> None:
         self.talk.coming_qos = frozenset(_qos_names(text))
@@ -150,9 +135,9 @@ class _Loader:
                     self.talk.say(" No parent given creating off root, If incorrect specify 'Parent - name' "
                                   "before any children in your file\n")
                 if kind in ("account", "project"):
-                    self._account(self._line(number, rest))
+                    self.account(self._line(number, rest))
                 elif kind == "user":
-                    self._user(self._line(number, rest))
+                    self.user(self._line(number, rest))
                 else:
                     self.talk.complain(f" Misformatted line({number}): {line}\n")
                     raise Abort(True)
@@ -163,10 +148,6 @@ class _Loader:
             self.talk.complain(f" {prefix}Problem with line({number})\n")
             raise Abort(True)
         return found
-
-    def _apply(self, operation: dict[str, Any]) -> None:
-        self.draft.apply(operation)
-        self.operations.append(operation)
 
     # ---------------------------------------------------------------------------------------------------------- QOS
     def _qos(self, number: int, rest: str) -> None:
@@ -253,17 +234,17 @@ class _Loader:
             raise Abort(True)
         for child in list(tree.children.get(root.id, [])):
             if child.user != "root":
-                self._apply({"op": "delete_association", "id": child.id})
+                self.apply({"op": "delete_association", "id": child.id})
         for name in [name for name in self.draft.data.accounts if "account" in self.clean and name != "root"]:
-            self._apply({"op": "delete_account", "name": name})
+            self.apply({"op": "delete_account", "name": name})
         for name in [name for name in self.draft.data.users if "user" in self.clean and name != "root"]:
-            self._apply({"op": "delete_user", "name": name})
+            self.apply({"op": "delete_user", "name": name})
         blank = _blank_settings()
         for record in self.draft.data.associations.values():
             if not record.deleted:
                 self.operations.append({"op": "modify_association", "id": record.id, "settings": blank})
         self.draft = talk.draft().apply_all(self.operations)
-        self._apply({"op": "modify_association", "id": root.id, "settings": {"qos": ["normal"], **found.settings}})
+        self.apply({"op": "modify_association", "id": root.id, "settings": {"qos": ["normal"], **found.settings}})
         formats = ["Account,ParentName", LIMITS_FORMAT]
         preview = association_preview(self.draft.data, self.draft.data.associations[root.id], found.settings,
                                       account="root")
@@ -274,148 +255,15 @@ class _Loader:
         root = self.draft.tree.root
         if root is None:
             return
-        self._change_association(root, "Cluster", self.talk.cluster, found.settings, None)
+        self.change_association(root, "Cluster", self.talk.cluster, found.settings, None)
 
-    # ------------------------------------------------------------------------------- parents, accounts and users
+    # ------------------------------------------------------------------------------------------------------ parents
     def _parent(self, number: int, rest: str) -> None:
         self.parent = self._line(number, rest).name
         if self.draft.tree.find(self.parent) is None:
             self.talk.complain(f" line({number}) You need to add this parent ({self.parent}) as a child before you can "
                                "add children to it.\n")
             raise Abort(False)
-
-    def _account(self, found: FileLine) -> None:
-        key = (found.name, "", "")
-        record = self.draft.tree.find(found.name)
-        account = self.draft.data.accounts.get(found.name)
-        description = found.description or found.name
-        organization = found.organization or (self.parent if self.parent != "root" else found.name)
-        if account is None or account.deleted:
-            self._apply({"op": "add_account", "name": found.name, "description": description,
-                         "organization": organization})
-            self.new_accounts.append({"name": found.name, "desc": description, "org": organization})
-        elif key not in self.seen:
-            self._change_account(found, account.description, account.organization)
-        if record is None:
-            self._apply({"op": "add_association", "account": found.name, "parent": self.parent,
-                         "settings": _without(found.settings, "parent")})
-            added = self.draft.tree.find(found.name)
-            if added is not None:
-                self.new_associations.append(
-                    association_preview(self.draft.data, added, found.settings, parent=self.parent))
-        elif key not in self.seen:
-            self._change_association(record, "Account", found.name, found.settings, self.parent)
-        self.seen.add(key)
-
-    def _change_account(self, found: FileLine, description: str, organization: str) -> None:
-        settings: Settings = {}
-        lines = ""
-        for key, label, before, after in (("description", "description", description, found.description),
-                                          ("organization", "organization", organization, found.organization)):
-            if after and after != before:
-                settings[key] = after
-                lines += changed_line(label, "Account", found.name, before, after)
-        if settings:
-            self.talk.say(lines)
-            self._apply({"op": "modify_account", "name": found.name, "settings": settings})
-            self.changed = True
-
-    def _user(self, found: FileLine) -> None:
-        key = (self.parent, found.name, found.partition)
-        user = self.draft.data.users.get(found.name)
-        record = self.draft.tree.find(*key)
-        if user is None or user.deleted:
-            self._new_user(found)
-        elif found.name not in self.users_seen:
-            self._change_user(found)
-        self.users_seen.add(found.name)
-        if record is None:
-            wanted = self.default_accounts.get(found.name)
-            self._apply({"op": "add_association", "account": self.parent, "user": found.name,
-                         "partition": found.partition, "settings": _without(found.settings, "parent"),
-                         "is_default": wanted == self.parent or not self._has_default(found.name)})
-            added = self.draft.tree.find(*key)
-            if added is not None:
-                self.new_user_associations.append(association_preview(self.draft.data, added, found.settings))
-        elif key not in self.seen:
-            self._change_association(record, "User", found.name, found.settings, None)
-        self.seen.add(key)
-
-    def _has_default(self, user: str) -> bool:
-        return any(record.is_default for record in self.draft.tree.by_user.get(user, ()))
-
-    def _new_user(self, found: FileLine) -> None:
-        self._apply({"op": "add_user", "name": found.name, "admin_level": found.admin_level})
-        self.default_accounts[found.name] = found.default_account or self.parent
-        self.new_users.append({
-            "name": found.name, "dacct": found.default_account or self.parent, "dwckey": found.default_wckey,
-            "admin": found.admin_level or "Not Set", "coords": ",".join(sorted(found.coordinator_of))})
-        self._extras(found, announce=False)
-
-    def _extras(self, found: FileLine, announce: bool) -> None:
-        """Coordinators (their accounts may come later in the file) and WCKeys."""
-        user = self.draft.data.users[found.name]
-        accounts = [name for name in found.coordinator_of if name not in user.coordinator_of]
-        if accounts and announce:
-            names = ", ".join(accounts)
-            self.talk.say(f" Making User '{found.name}' coordinator for account(s) {names}\n" if not user.coordinator_of
-                          else "".join(f" Making User '{found.name}' coordinator of account '{name}'\n"
-                                       for name in accounts))
-            self.changed = True
-        self.later += [{"op": "add_coordinator", "account": name, "user": found.name} for name in accounts]
-        owned = {name for name, owner in self.draft.data.wckeys.values() if owner == found.name}
-        wckeys = [name for name in found.wckeys if name not in owned]
-        if wckeys and announce:
-            quoted = ", ".join(f"'{name}'" for name in wckeys)
-            self.talk.say(f" Adding WCKey(s) {quoted} for user '{found.name}'\n")
-            self.changed = True
-        for name in wckeys:
-            self._apply({"op": "add_wckey", "name": name, "user": found.name,
-                         "is_default": name == found.default_wckey})
-
-    def _change_user(self, found: FileLine) -> None:
-        user = self.draft.data.users[found.name]
-        lines, settings = "", Settings()
-        if found.default_account:
-            self.default_accounts[found.name] = found.default_account
-            before = self.talk.data.users[found.name].default_account
-            if found.default_account != before:
-                lines += changed_line("Default Account", "User", found.name, before or "(null)", found.default_account)
-        if found.default_wckey and found.default_wckey != user.default_wckey:
-            lines += changed_line("Default WCKey", "User", found.name, user.default_wckey or "(null)",
-                                  found.default_wckey)
-            settings["default_wckey"] = found.default_wckey
-        if found.admin_level and found.admin_level != user.admin_level:
-            lines += changed_line("Admin Level", "User", found.name, user.admin_level, found.admin_level)
-            settings["admin_level"] = found.admin_level
-        if settings:
-            self._apply({"op": "modify_user", "name": found.name, "settings": settings})
-        if lines:
-            self.talk.say(lines)
-            self.changed = True
-        self._extras(found, announce=True)
-
-    def _change_association(self, record: AssociationRecord, kind: str, name: str, settings: Settings,
-                            parent: str | None) -> None:
-        lines, changed = association_changes(self.draft.tree, record, kind, name, settings, parent)
-        if not changed:
-            return
-        operation = {"op": "modify_association", "id": record.id, "settings": changed}
-        trial = Draft(self.draft.data, self.talk.session.now())
-        try:
-            trial.apply(operation)
-        except SlurmError as error:
-            self.talk.log_error(error.text)
-            return
-        if "qos" in changed or "default_qos" in changed:
-            trouble = _without_default_qos(self.talk.cluster, trial.tree, record)
-            if trouble:
-                self.talk.log_error("\n These associations don't have access to their default qos.\n"
-                                    " Please give them access before they the default can be set to this.\n" + trouble)
-                return
-        self.talk.say(lines)
-        self._apply(operation)
-        self.changed = True
 
     # ------------------------------------------------------------------------------------------------------ the end
     async def finish(self) -> None:
@@ -435,24 +283,13 @@ class _Loader:
         talk.warn("sacctmgr: Done adding cluster in usec=0\n" if not talk.quiet else "")
         for operation in self.later:
             if operation["account"] in self.draft.data.accounts:
-                self._apply(operation)
+                self.apply(operation)
         for user, account in self.default_accounts.items():
             mine = self.draft.tree.by_user.get(user, ())
             current = next((record.account for record in mine if record.is_default), "")
             if account != current and any(record.account == account for record in mine):
-                self._apply({"op": "set_default_account", "user": user, "account": account})
+                self.apply({"op": "set_default_account", "user": user, "account": account})
         await talk.commit(self.operations, COMMIT)
-
-
-def _without_default_qos(cluster: str, tree: Tree, record: AssociationRecord) -> str:
-    """Lines of the user's (or account's) associations that could not use their default QOS."""
-    lines = ""
-    for other in tree.in_order():
-        if other.account == record.account and (not record.user or other.user == record.user):
-            default = tree.default_qos(other)
-            if default and default not in tree.qos(other):
-                lines += f"  DefQOS = {default:<10} {described(cluster, other)}\n"
-    return lines
 
 
 def _blank_settings() -> dict[str, Any]:
@@ -462,7 +299,3 @@ def _blank_settings() -> dict[str, Any]:
               "max_wall_min", "max_jobs", "max_jobs_accrue", "max_submit_jobs", "min_prio_threshold", "shares",
               "priority", "default_qos", "qos", "comment")
     return dict.fromkeys(fields)
-
-
-def _without(settings: Settings, name: str) -> Settings:
-    return {key: value for key, value in settings.items() if key != name}

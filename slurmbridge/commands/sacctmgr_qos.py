@@ -7,7 +7,15 @@ from slurmbridge.commands.sacctmgr_limits import PREEMPT_MODES, set_qos
 from slurmbridge.commands.sacctmgr_modify import deny, described
 from slurmbridge.commands.sacctmgr_rows import qos_settings
 from slurmbridge.commands.sacctmgr_talk import Talk
-from slurmbridge.commands.sacctmgr_words import Settings, Word, name_list, number, refuse_operator, split_word
+from slurmbridge.commands.sacctmgr_words import (
+    Settings,
+    Word,
+    name_list,
+    number,
+    refuse_operator,
+    split_word,
+    where_and_set,
+)
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.views.associations import active_qos
@@ -98,10 +106,8 @@ def _take_setting(talk: Talk, word: Word, settings: Settings, names: list[str] |
 async def add_qos(talk: Talk, argv: Sequence[str]) -> None:
     names: list[str] = []
     settings: Settings = {}
-    for text in argv:
-        word = split_word(text)
-        if not (word.value is None and (word.named("Where", 5) or word.named("Set", 3))):
-            _take_setting(talk, word, settings, names)
+    for _, word in where_and_set(argv):
+        _take_setting(talk, word, settings, names)
     if any(flag.startswith("-") for flag in settings.get("flags", ())):
         settings.pop("flags")
     if talk.exit_code:
@@ -132,14 +138,9 @@ async def add_qos(talk: Talk, argv: Sequence[str]) -> None:
 
 
 async def modify_qos(talk: Talk, argv: Sequence[str]) -> None:
-    where, settings, setting = QosWhere(), Settings(), False
-    for text in argv:
-        word = split_word(text)
-        if word.value is None and word.named("Where", 5):
-            setting = False
-        elif word.value is None and word.named("Set", 3):
-            setting = True
-        elif setting:
+    where, settings = QosWhere(), Settings()
+    for setting, word in where_and_set(argv):
+        if setting:
             _take_setting(talk, word, settings, None)
         elif refuse_operator(talk, word, False):
             where.take(talk, word)

@@ -17,6 +17,7 @@ from slurmbridge.commands.sacctmgr_words import (
     refuse_operator,
     split_word,
     strip_quotes,
+    where_and_set,
 )
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
@@ -123,14 +124,9 @@ class _Asked:
 
 def _read(talk: Talk, argv: Sequence[str]) -> _Asked:
     """``where`` conditions and what comes after ``set``."""
-    asked, setting = _Asked(), False
-    for text in argv:
-        word = split_word(text)
-        if word.value is None and word.named("Where", 5):
-            setting = False
-        elif word.value is None and word.named("Set", 3):
-            setting = True
-        elif setting:
+    asked = _Asked()
+    for setting, word in where_and_set(argv):
+        if setting:
             asked.set(talk, word)
         elif refuse_operator(talk, word, False):
             asked.condition(talk, word)
@@ -139,10 +135,8 @@ def _read(talk: Talk, argv: Sequence[str]) -> _Asked:
 
 async def add_resource(talk: Talk, argv: Sequence[str]) -> None:
     asked = _Asked()
-    for text in argv:
-        word = split_word(text)
-        if not (word.value is None and (word.named("Where", 5) or word.named("Set", 3))):
-            asked.set(talk, word)
+    for _, word in where_and_set(argv):
+        asked.set(talk, word)
         if talk.exit_code:
             return
     if not asked.names:

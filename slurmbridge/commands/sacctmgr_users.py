@@ -20,6 +20,7 @@ from slurmbridge.commands.sacctmgr_words import (
     refuse_operator,
     split_word,
     strip_quotes,
+    where_and_set,
 )
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
@@ -151,10 +152,8 @@ def _joined(before: list[str], text: str) -> list[str]:
 
 async def add_user(talk: Talk, argv: Sequence[str]) -> None:
     wanted = NewUsers()
-    for text in argv:
-        word = split_word(text)
-        if not (word.value is None and (word.named("Where", 5) or word.named("Set", 3))):
-            wanted.take(talk, word)
+    for _, word in where_and_set(argv):
+        wanted.take(talk, word)
         if talk.exit_code:
             return
     if not wanted.names:
@@ -297,14 +296,9 @@ class UserSettings:
 
 
 async def modify_user(talk: Talk, argv: Sequence[str]) -> None:
-    where, wanted, given, setting = Where(users=[]), UserSettings(), 0, False
-    for text in argv:
-        word = split_word(text)
-        if word.value is None and word.named("Where", 5):
-            setting = False
-        elif word.value is None and word.named("Set", 3):
-            setting = True
-        elif setting:
+    where, wanted, given = Where(users=[]), UserSettings(), 0
+    for setting, word in where_and_set(argv):
+        if setting:
             wanted.take(talk, word)
         elif refuse_operator(talk, word, False):
             given |= take_user_condition(talk, word, where, False)

@@ -5,6 +5,7 @@ it knew the word. Numbers below zero clear a limit. Sources: sacctmgr(1).
 """
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from slurmbridge.commands.sacctmgr_fields import matches
@@ -39,6 +40,19 @@ def split_word(text: str) -> Word:
     if name[-1] in "+-":
         return Word(text, name[:-1], name[-1], value)
     return Word(text, name, "", value)
+
+
+def where_and_set(argv: Sequence[str]) -> Iterator[tuple[bool, Word]]:
+    """The words with whether they come after ``set``; ``where`` and ``set`` themselves are left out."""
+    setting = False
+    for text in argv:
+        word = split_word(text)
+        if word.value is None and word.named("Where", 5):
+            setting = False
+        elif word.value is None and word.named("Set", 3):
+            setting = True
+        else:
+            yield setting, word
 
 
 def refuse_operator(talk: Talk, word: Word, allowed: bool) -> bool:
