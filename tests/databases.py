@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -19,13 +20,19 @@ def _program(name: str) -> str | None:
     return found[-1] if found else shutil.which(name)
 
 
+def free_port(address: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
+
+
 class PostgresServer:
     """Started when made; ``stop`` and ``start`` are a restart, ``remove`` ends it and takes its folder away.
 
-    Skips the test where PostgreSQL is not installed.
+    Skips the test where PostgreSQL is not installed. ``listen``: an address on which pods reach it too, at ``port``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, listen: str = "") -> None:
         initdb, server = _program("initdb"), _program("postgres")
         if not initdb or not server:
             pytest.skip("PostgreSQL is not installed (tests/setup.sh installs it)")
@@ -39,10 +46,15 @@ class PostgresServer:
             self.user = account.pw_name
         self._environment = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": self.folder}
         data = f"{self.folder}/data"
-        self._words = [server, "-D", data, "-k", self.folder, "-c", "listen_addresses=", "-c", "shared_buffers=16MB"]
+        self.port = free_port(listen) if listen else 5432
+        self._words = [server, "-D", data, "-k", self.folder, "-c", f"listen_addresses={listen}", "-c",
+                       "shared_buffers=16MB", "-c", f"port={self.port}"]
         self._process: subprocess.Popen[bytes] | None = None
         subprocess.run([initdb, "-D", data, "-A", "trust", "-U", self.user, "-E", "UTF8", "--no-sync"], check=True,
                        cwd=self.folder, env=self._environment, stdout=subprocess.DEVNULL, **self._identity)
+        if listen:
+            with open(f"{data}/pg_hba.conf", "a") as rules:
+                rules.write("host all all 10.0.0.0/8 trust\n")
         try:
             self.start()
         except BaseException:
@@ -78,7 +90,7 @@ class PostgresServer:
 
     def _admin(self) -> Any:
         import psycopg
-        return psycopg.connect(host=self.folder, user=self.user, dbname="postgres", autocommit=True)
+        return psycopg.connect(host=self.folder, port=self.port, user=self.user, dbname="postgres", autocommit=True)
 
     def create(self, name: str) -> str:
         """The address of a new, empty database."""

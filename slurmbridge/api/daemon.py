@@ -40,9 +40,6 @@ from slurmbridge.slurm.settings import SlurmConf
 
 log = logging.getLogger("slurmbridge")
 LAST_WORDS_S = 0.1
-SLURMD_TIMEOUT_S = 300
-"""Slurm's default: a node that has not answered for so long is DOWN."""
-NEVER_S = 1e9
 SWITCH_S = 0.001
 """A thread that prints a long table hands the interpreter on after this time, so that submissions need not wait."""
 
@@ -124,7 +121,7 @@ def _health(options: Options, conf: SlurmConf) -> Policy:
         settings = read_config(str(options.config) if options.config else None).health
     except ConfigError as error:
         raise StartError(str(error)) from None
-    return settings.policy(float(conf.values.get("SlurmdTimeout", SLURMD_TIMEOUT_S)) or NEVER_S)
+    return settings.policy(conf.values)
 
 
 def prepare_state(options: Options) -> None:

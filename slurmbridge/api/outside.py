@@ -117,7 +117,9 @@ class Outside:
                 raise reload.Refused(str(error)) from None
 
         async def yaml(path: Path) -> None:
-            self._config = reload.changed_config(path, self._config)
+            before, self._config = self._config, reload.changed_config(path, self._config)
+            if self._config.health != before.health:
+                controller.health.configure(self._config.health.policy(controller.world.conf.values))
             if self._callers is not None:
                 self._callers.configure(self._config.identity)
             if self._config.engine == "kubernetes":

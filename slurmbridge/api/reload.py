@@ -20,7 +20,7 @@ from slurmbridge.views.session import Acts, Identity, Invocation, Views
 
 log = logging.getLogger(__name__)
 EVERY_S = 2.0
-LIVE = frozenset({"identity"})
+LIVE = frozenset({"identity", "health"})
 """Sections of slurmbridge.yaml that take effect at once."""
 LIVE_KUBERNETES = frozenset({"image", "defaults", "partitions", "timeouts", "mount_roots"})
 """Keys of its section ``kubernetes``."""
@@ -82,6 +82,8 @@ def changed_config(path: Path, old: Config) -> Config:
                      and getattr(new.kubernetes, key) != getattr(old.kubernetes, key)]
             if fixed:
                 raise Refused(f"kubernetes.{fixed[0]} is changed, which needs a restart")
+        elif name == "health" and new.health.node_fail_usage != old.health.node_fail_usage:
+            raise Refused("health.node_fail_usage is changed, which needs a restart")
         elif name not in LIVE and getattr(new, name) != getattr(old, name):
             raise Refused(f"{name} is changed, which needs a restart")
     return new

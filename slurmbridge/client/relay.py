@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-CONNECT_S = 10.0
-RESTART_WAIT_S = 3.0
+ATTEMPT_S = 5.0
+"""For one connection: the address may be that of a machine, or of a frozen process, that is gone."""
+PATIENCE_S = 20.0
+"""For a controller that is being restarted, or followed by another once its lease has run out."""
 MAX_HEAD = 16 << 10
 CHUNK = 256 << 10
 
@@ -55,7 +57,7 @@ async def _upstream(options: RelayOptions, uid: int, gid: int) -> tuple[asyncio.
     place = urlsplit(options.url)
     context = ssl.create_default_context(cafile=str(options.ca) if options.ca else None)
     reader, writer = await asyncio.open_connection(
-        place.hostname, place.port or 443, ssl=context, limit=MAX_HEAD, ssl_handshake_timeout=CONNECT_S)
+        place.hostname, place.port or 443, ssl=context, limit=MAX_HEAD, ssl_handshake_timeout=ATTEMPT_S)
     try:
         writer.write(head(place.netloc, options.token.read_text("ascii").strip(), uid, gid))
         answer = await reader.readuntil(b"\r\n\r\n")
@@ -73,12 +75,15 @@ async def _upstream(options: RelayOptions, uid: int, gid: int) -> tuple[asyncio.
 
 
 async def _patient(options: RelayOptions, uid: int, gid: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """The same; a controller that is being restarted is waited for."""
-    deadline = asyncio.get_running_loop().time() + RESTART_WAIT_S
+    """The same; a controller that is not there yet is waited for. Nothing of the command has been sent so far."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_S
     while True:
         try:
-            return await _upstream(options, uid, gid)
-        except ConnectionError:
+            async with asyncio.timeout(ATTEMPT_S):
+                return await _upstream(options, uid, gid)
+        except ssl.SSLCertVerificationError:
+            raise
+        except (OSError, TimeoutError):
             if asyncio.get_running_loop().time() > deadline:
                 raise
         await asyncio.sleep(0.2)
@@ -95,8 +100,7 @@ async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 async def _serve(options: RelayOptions, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     uid, gid = peer_of(writer.get_extra_info("socket"))
     try:
-        async with asyncio.timeout(2 * CONNECT_S):
-            up_reader, up_writer = await _patient(options, uid, gid)
+        up_reader, up_writer = await _patient(options, uid, gid)
     except (Refused, OSError, TimeoutError, ssl.SSLError, ValueError) as error:
         print(f"uid {uid}: {error or type(error).__name__}", flush=True)
         writer.transport.abort()

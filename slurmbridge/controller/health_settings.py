@@ -1,6 +1,7 @@
 """The ``health:`` section of slurmbridge.yaml: a site's own rules, stages and windows over the defaults."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Literal
 
@@ -9,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from slurmbridge.health.policy import BreakerLimits, Policy, Rule, Windows
 from slurmbridge.health.rules import DEFAULTS
 
+SLURMD_TIMEOUT_S = 300
+"""Slurm's default: a node that has not answered for so long is DOWN."""
+NEVER_S = 1e9
 _STRICT = ConfigDict(extra="forbid", populate_by_name=True)
 Stage = Literal["observe", "drain-only", "act"]
 
@@ -75,8 +79,9 @@ class HealthSettings(BaseModel):
             raise ValueError("nothing here can be negative")
         return given
 
-    def policy(self, slurmd_timeout_s: float) -> Policy:
-        """``slurmd_timeout_s``: slurm.conf's SlurmdTimeout, after which a node that does not answer is DOWN."""
+    def policy(self, conf_values: Mapping[str, Any]) -> Policy:
+        """``conf_values``: slurm.conf's; a node that does not answer is DOWN after SlurmdTimeout (0: never)."""
+        slurmd_timeout_s = float(conf_values.get("SlurmdTimeout", SLURMD_TIMEOUT_S)) or NEVER_S
         windows: dict[str, Any] = {"down_after": slurmd_timeout_s, **self.windows}
         breaker: dict[str, Any] = dict(self.breaker)
         return Policy(

@@ -226,6 +226,14 @@ class NodeHealth:
             self.monitor.reset(self._world.now())
         return found
 
+    def configure(self, policy: Policy) -> None:
+        """The changed ``health:`` section. Stages that were set by command stand over its own."""
+        self._world.max_node_fail_requeue = policy.max_node_fail_requeue
+        self.monitor.configure(replace(policy, stages={**policy.stages, **self._stages}), self._world.now())
+        for name in list(self.monitor.nodes):
+            if name in self._world.nodes:
+                self._apply(self._world.nodes[name])
+
     def set_stage(self, partition: str, stage: str) -> None:
         """Raises ValueError, one line."""
         if stage not in STAGES:

@@ -55,6 +55,14 @@ class Monitor:
         self._suspects: frozenset[str] = frozenset()
         self._sizes: dict[str, int] = {}
 
+    def configure(self, policy: Policy, now: float) -> None:
+        """Other rules, windows and limits from now on; what was seen, and since when, stands."""
+        self.policy = policy
+        self.breaker.limits = policy.breaker
+        self._sizes = {}
+        for name in self.sights:
+            self._judge(name, now)
+
     # ---- what is told -----------------------------------------------------------------------------------------------
 
     def place(self, node: str, partitions: Iterable[str], kind: str) -> None:

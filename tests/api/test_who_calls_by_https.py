@@ -362,4 +362,10 @@ def test_a_changed_file_is_taken_over_or_refused(place: Place) -> None:
     yaml_file.write_text(good_yaml.replace("boss@corp", "chief@corp"))
     wait_for_metric(place, "slurmbridge_config_refused 0")
     assert place.run("t-boss", "squeue").returncode == 1
+    yaml_file.write_text(good_yaml + "health: {stage: act, node_fail_usage: refund_run}\n")
+    wait_for_metric(place, 'slurmbridge_config_refused{file="slurmbridge.yaml"} 1')
+    assert "stages: drain-only" in place.site.ok("slurmbridge", "health", "--state", place.site.state)
+    yaml_file.write_text(good_yaml + "health: {stage: act}\n")
+    wait_for_metric(place, "slurmbridge_config_refused 0")
+    assert "stages: act" in place.site.ok("slurmbridge", "health", "--state", place.site.state)
     yaml_file.write_text(good_yaml)

@@ -1,9 +1,11 @@
 """Container images without a registry: docker-save tars of one layer, written by hand."""
 from __future__ import annotations
 
+import compileall
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -36,12 +38,13 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> Non
     tar.addfile(entry, io.BytesIO(data))
 
 
-def layer_of(folder: Path) -> bytes:
-    """Everything below a folder, owned by root, times cleared: equal folders give equal layers."""
+def layer_of(folder: Path, *, keeps_times: bool = False) -> bytes:
+    """Everything below a folder, owned by root, times cleared: equal folders give equal layers. ``keeps_times``: Python
+    takes bytecode only beside a source of the time that is written in it."""
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = ""
-        entry.mtime = 0
+        entry.mtime = int(entry.mtime) if keeps_times else 0
         return entry
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w") as tar:
@@ -96,32 +99,47 @@ _PACKAGES = """
     attrs frozenlist multidict propcache yarl msgspec greenlet psycopg psycopg_binary
     psycopg_binary.libs google annotated_doc""".split()
 """What of the checkout's site-packages a controller imports; names that are not there are of other versions."""
-_UNUSED = shutil.ignore_patterns("test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3",
-                                 "config-3*", "site-packages", "*.a", "__pycache__")
+_OURS = ("slurmbridge", "schedulers")
+_UNUSED = shutil.ignore_patterns(
+    "test", "tests", "*.opt-?.pyc", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "config-3*",
+    "site-packages", "*.a", "*.py[ix]", "_tkinter*", "_test*")
+
+_UNUSED_HERE = shutil.ignore_patterns("test", "tests", "*.a", "*.py[ix]")
+
+
+def _link(source: str, target: str) -> None:
+    """A copy that writes nothing, where that can be."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def controller_image(folder: Path) -> Path:
     """What the Containerfile's controller image has, by hand: this Python with its libraries, the packages that the
     controller needs, this checkout, and busybox for a system."""
     root, tree, path = Path(__file__).resolve().parents[2], folder / "controller", folder / "controller.tar"
-    if path.exists():
+    if path.exists() and all(one.stat().st_mtime < path.stat().st_mtime for part in _OURS
+                             for one in (root / part).rglob("*.py")):
         return path
     shutil.rmtree(tree, ignore_errors=True)
     library, packages = Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib"))
     version = library.name
     site = tree / "usr/local/lib" / version / "site-packages"
-    shutil.copytree(library, tree / "usr/local/lib" / version, ignore=_UNUSED, symlinks=True)
+    shutil.copytree(library, tree / "usr/local/lib" / version, ignore=_UNUSED, symlinks=True,
+                    copy_function=_link)
     site.mkdir()
     for name in _PACKAGES:
         if (packages / name).is_dir():
-            shutil.copytree(packages / name, site / name, ignore=shutil.ignore_patterns("tests", "*.a"))
+            shutil.copytree(packages / name, site / name, ignore=_UNUSED_HERE, copy_function=_link)
         elif (packages / name).exists():
             shutil.copy(packages / name, site / name)
     for info in packages.glob("psycopg*.dist-info"):       # it asks for its own version
         shutil.copytree(info, site / info.name)
     source = tree / "opt/slurmbridge"
-    for part in ("slurmbridge", "schedulers"):
-        shutil.copytree(root / part, source / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for part in _OURS:
+        compileall.compile_dir(str(root / part), quiet=2)
+        shutil.copytree(root / part, source / part, copy_function=_link)
     (site / "slurmbridge.pth").write_text("/opt/slurmbridge\n/opt/slurmbridge/schedulers\n")
     _entry_points(root, site)
     binaries = tree / "usr/local/bin"
@@ -134,7 +152,7 @@ def controller_image(folder: Path) -> Path:
         (binaries / command.name).symlink_to(f"/opt/slurmbridge/bin/{command.name}")
     _system(tree)
     _libraries(tree)
-    write_image(path, CONTROLLER, layer_of(tree), {
+    write_image(path, CONTROLLER, layer_of(tree, keeps_times=True), {
         "Entrypoint": ["/usr/local/bin/slurmbridge", "up", "--foreground"],
         "Env": ["PATH=/usr/local/bin:/bin", "PYTHONDONTWRITEBYTECODE=1"]})
     shutil.rmtree(tree)
@@ -176,6 +194,7 @@ def _libraries(tree: Path) -> None:
         if not found.startswith(str(tree)) and not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(found, place)
+            subprocess.run(["strip", "--strip-unneeded", str(place)], capture_output=True)
 
 
 BASH = "localhost/bash:1"

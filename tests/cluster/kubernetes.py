@@ -207,12 +207,17 @@ class Cluster:
 
     # ---- in use -----------------------------------------------------------------------------------------------------
 
-    def load(self, *tars: Path) -> None:
-        """Imports images (docker-save or OCI tars) on every node."""
-        for name in self.nodes:
+    def load(self, *tars: Path, nodes: Sequence[str] = ()) -> None:
+        """Imports images (docker-save or OCI tars) on these nodes, else on every one; once each."""
+        def at(name: str) -> None:
             for tar in tars:
-                sock = self.folder / name / "containerd.sock"
-                sh(tools() / "ctr", "-a", sock, "-n", "k8s.io", "images", "import", tar)
+                mark = self.folder / name / f"loaded-{tar.stem}-{tar.stat().st_mtime_ns}"
+                if not mark.exists():
+                    sh(tools() / "ctr", "-a", self.folder / name / "containerd.sock", "-n", "k8s.io", "images",
+                       "import", tar)
+                    mark.touch()
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            list(pool.map(at, nodes or self.nodes))
 
     def hollow(self, count: int, *, cpu: int = 64, memory: str = "512Gi", gpus: int = 8) -> None:
         """Adds nodes that only pretend: kwok keeps their heartbeats and moves their pods on."""

@@ -54,7 +54,7 @@ health:
     - {type: StorageReady, bad: "False", reason: "EBS*", class: H, action: jobs, act_after_s: 60}
     - {type: MyProbe, bad: [True, Unknown], class: R, keeps_off: gpus, healthy_delay_s: -1}
 """)
-    policy = read_config(str(file)).health.policy(120)
+    policy = read_config(str(file)).health.policy({"SlurmdTimeout": "120"})
     assert policy.windows.down_after == 120 and policy.windows.healthy_delay == 60
     assert policy.stage_of("debug") == "observe" and policy.stage_of("other") == "act"
     ours = policy.rule_for(Signal("condition", "StorageReady", "False", "EBSGone"))
@@ -79,7 +79,7 @@ def test_what_is_refused(tmp_path: Any, text: str, error: str) -> None:
 
 
 def test_nothing_given_is_the_default() -> None:
-    assert Config().health.policy(300) == Policy(DEFAULTS)
+    assert Config().health.policy({}) == Policy(DEFAULTS)
 
 
 def table() -> str:

@@ -1,7 +1,8 @@
 """Sites on a real Kubernetes: this machine's own (tests/cluster), or the one of SLURMBRIDGE_TEST_KUBECONFIG.
 
 ``kube`` is a site whose jobs have the test's folder mounted; ``make_kube`` makes one of its own for tests that break
-something. All run in one process: they share nodes that are small.
+something. All run in one process: they share nodes that are small. Tests of the chart have a cluster of their own
+(``chart_access``), and may run beside them.
 """
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -28,7 +30,8 @@ GIVEN = os.environ.get("SLURMBRIDGE_TEST_KUBECONFIG", "")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(item.path).parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.xdist_group("kubernetes"))
+            item.add_marker(pytest.mark.xdist_group(
+                "chart" if "chart_access" in getattr(item, "fixturenames", ()) else "kubernetes"))
 
 
 class Access:
@@ -46,21 +49,34 @@ class Access:
         return done.stdout
 
     def objects(self, kind: str, namespace: str = "", selector: str = "") -> list[dict[str, Any]]:
+        """``kind``: nodes or pods, as the API server's paths have them."""
+        if self.own is not None:              # kubectl's start costs half a second
+            space = f"namespaces/{namespace}/" if namespace else ""
+            return list(self.own.call(f"/api/v1/{space}{kind}?labelSelector={quote(selector)}")["items"])
         words = ["get", kind, "-o", "json", *(["-n", namespace] if namespace else []),
                  *(["-l", selector] if selector else [])]
         return list(json.loads(self.kubectl(*words))["items"])
 
 
-@pytest.fixture(scope="session")
-def access() -> Iterator[Access]:
+def _accessed(nodes: int, part: str) -> Iterator[Access]:
     if GIVEN:
         yield Access(Path(GIVEN), shutil.which("kubectl") or "kubectl")
         return
     lacking = build.why_not()
     if lacking:
         pytest.skip(f"needs {lacking}; or SLURMBRIDGE_TEST_KUBECONFIG")
-    with cluster() as found:
+    with cluster(nodes, part) as found:
         yield Access(found.kubeconfig, str(build.binaries() / "kubectl"), found)
+
+
+@pytest.fixture(scope="session")
+def access() -> Iterator[Access]:
+    yield from _accessed(3, "")
+
+
+@pytest.fixture(scope="session")
+def chart_access() -> Iterator[Access]:
+    yield from _accessed(2, "c")
 
 
 class KubeSite(Site):
@@ -121,10 +137,11 @@ def kube(access: Access, commands: Path) -> Iterator[KubeSite]:
 def _made(access: Access) -> Iterator[Any]:
     sites: list[KubeSite] = []
 
-    def make(conf: str = "", **settings: Any) -> KubeSite:
+    def make(conf: str = "", *, started: bool = True, **settings: Any) -> KubeSite:
         site = KubeSite(access, conf, **settings)
         sites.append(site)
-        site.up()
+        if started:
+            site.up()
         return site
     yield make
     for site in sites:

@@ -5,131 +5,20 @@ The tests run in the order of the file: the last ones upgrade the release and ta
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-import tempfile
-import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 import yaml
-from cluster import build, images
-
-CHART = Path(__file__).resolve().parents[2] / "charts" / "slurmbridge"
-CONF = """\
-SlurmctldHost=slurmbridge
-SlurmUser=slurm
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-SchedulerType=sched/backfill
-SchedulerParameters=requeue_delay=1
-MpiDefault=pmi2
-KillWait=3
-FirstJobId=1
-MinJobAge=600
-PartitionName=main Nodes=ALL Default=YES MaxTime=UNLIMITED State=UP DefMemPerCPU=64
-"""
-USERS = {"alice": 1001, "bob": 1002}
-
-
-def wait_until(true: Callable[[], object], what: str, limit_s: float = 120) -> None:
-    deadline = time.monotonic() + limit_s
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.3)
-
-
-class Release:
-    """An installed chart. ``values`` are its values; ``home`` is /home on login and job pods."""
-
-    def __init__(self, access: Any, folder: Path) -> None:
-        self.access, self.folder = access, folder
-        self.namespace = f"chart-{uuid.uuid4().hex[:6]}"
-        self.home, volume = folder / "home", folder / "volume"
-        for place in (self.home, volume):
-            place.mkdir()
-            place.chmod(0o777)
-        folder.chmod(0o755)
-        for user, uid in USERS.items():
-            (self.home / user).mkdir()
-            shutil.chown(self.home / user, uid, uid)
-        self._volume(volume)
-        home: dict[str, Any] = {"volumes": [{"name": "home", "hostPath": {"path": str(self.home)}}],
-                                "volumeMounts": [{"name": "home", "mountPath": "/home"}]}
-        repository, _, tag = images.CONTROLLER.rpartition(":")
-        self.values: dict[str, Any] = {
-            "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"}, "clusterName": "chart",
-            "slurmConf": CONF, "users": [{"name": name, "uid": uid, "gid": uid} for name, uid in USERS.items()],
-            "groups": [{"name": "hpc", "gid": 2000, "members": list(USERS)}],
-            "identity": {"audiences": ["slurmbridge", "https://kubernetes.default.svc.cluster.local"],
-                         "users": [{"name": "(alice|bob)", "user": r"\1"}]},
-            "jobs": {"image": access.image, "runtimeImage": access.runtime_image,
-                     "pod": {"volumes": home["volumes"]}, "container": {"volumeMounts": home["volumeMounts"]}},
-            "controller": {"resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}},
-            "ledger": {"size": "1Gi", "storageClassName": ""}, "login": home}
-
-    def _volume(self, path: Path) -> None:
-        """What a storage class would make."""
-        self.access.kubectl("apply", "-f", "-", stdin=json.dumps({
-            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": self.namespace},
-            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
-                     "claimRef": {"namespace": self.namespace, "name": "state-hpc-controller-0"},
-                     "hostPath": {"path": str(path)}}}))
-
-    def helm(self, *words: str) -> str:
-        values = self.folder / "values.yaml"
-        values.write_text(yaml.safe_dump(self.values))
-        done = subprocess.run([str(build.tools() / "helm"), "--kubeconfig", str(self.access.kubeconfig), *words],
-                              capture_output=True, text=True, timeout=400)
-        assert done.returncode == 0, f"helm {words}: {done.stderr}{done.stdout}"
-        return done.stdout
-
-    def put(self, verb: str, *more: str) -> str:
-        """install or upgrade."""
-        return self.helm(verb, "hpc", str(CHART), "-n", self.namespace, "-f", str(self.folder / "values.yaml"),
-                         "--wait", "--timeout", "300s", *more)
-
-    def kubectl(self, *words: object, **options: Any) -> str:
-        return self.access.kubectl("-n", self.namespace, *words, **options)
-
-    def login(self, *words: str, user: str = "") -> str:
-        """A command on the login pod, as root or a user."""
-        inside = ["su", user, "-c", f"cd; {' '.join(words)}"] if user else list(words)
-        return self.kubectl("exec", "deploy/hpc-login", "-c", "login", "--", *inside)
-
-    def state(self, job: int) -> str:
-        return self.login("squeue", "-h", "-t", "all", "-o", "%T", "-j", str(job)).strip()
-
-    def wait_for(self, job: int, state: str) -> None:
-        wait_until(lambda: self.state(job) == state, f"job {job} is {self.state(job)}, not {state}")
-
-    def refused(self, *words: object, **options: Any) -> str:
-        with pytest.raises(AssertionError) as caught:
-            self.kubectl(*words, **options)
-        return str(caught.value)
+from cluster import build
+from releases import CHART, CONF, USERS, Release, installed, wait_until
 
 
 @pytest.fixture(scope="module")
-def release(access: Any) -> Iterator[Release]:
-    lacking = build.why_no_helm()
-    if lacking or access.own is None:
-        pytest.skip(f"needs {lacking or 'the cluster of tests/cluster: its folders are the nodes'}")
-    access.own.load(images.controller_image(access.own.folder))
-    folder = Path(tempfile.mkdtemp(prefix="sbc-", dir="/tmp"))
-    found = Release(access, folder)
-    try:
-        found.helm("version")                 # writes the values
-        found.put("install", "--create-namespace")
+def release(chart_access: Any) -> Iterator[Release]:
+    with installed(chart_access) as found:
         yield found
-    finally:
-        subprocess.run([str(build.tools() / "helm"), "--kubeconfig", str(access.kubeconfig), "uninstall", "hpc", "-n",
-                        found.namespace, "--ignore-not-found"], capture_output=True, timeout=120)
-        access.kubectl("delete", "namespace", found.namespace, "--wait=false", "--ignore-not-found")
-        access.kubectl("delete", "pv", found.namespace, "--wait=false", "--ignore-not-found")
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_a_job_from_the_login_pod(release: Release) -> None:
@@ -272,16 +161,13 @@ def test_changed_configuration_is_loaded_or_refused(release: Release) -> None:
     before = json.loads(release.kubectl("get", "pod", "hpc-controller-0", "-o", "json"))["metadata"]["uid"]
     release.values["slurmConf"] = CONF + "PartitionName=extra Nodes=ALL State=UP\n"
     release.values["accounts"] = ""
-    release.helm("version")
     release.put("upgrade")
     wait_until(lambda: "extra" in release.login("sinfo", "-h", "-o", "%P"), "the new partition", 180)
     release.values["slurmConf"] = CONF + "PartitionName=extra Nodes=ALL State=NONSENSE\n"
-    release.helm("version")
     release.put("upgrade")
     wait_until(lambda: metric(release, 'config_refused{file="slurm.conf"}') == "1", "the refusal", 180)
     assert "extra" in release.login("sinfo", "-h", "-o", "%P")
     release.values["slurmConf"] = CONF
-    release.helm("version")
     release.put("upgrade")
     wait_until(lambda: metric(release, "config_refused") == "0", "the good file", 180)
     assert json.loads(release.kubectl("get", "pod", "hpc-controller-0", "-o", "json"))["metadata"]["uid"] == before
@@ -295,7 +181,6 @@ def test_an_upgrade_leaves_jobs_alone_and_a_rollback_too(release: Release) -> No
         "pods", release.namespace, f"slurmbridge.io/job-id={job}")}
     certificate = release.kubectl("get", "secret", "hpc-tls", "-o", "jsonpath={.data.tls\\.crt}")
     release.values["users"].append({"name": "carol", "uid": 1003, "gid": 1003})       # restarts the controller
-    release.helm("version")
     release.put("upgrade")
     assert "carol" in release.login("id", "carol")
     release.helm("rollback", "hpc", "-n", release.namespace, "--wait", "--timeout", "200s")
@@ -351,19 +236,17 @@ def test_lint() -> None:
 
 @pytest.mark.usefixtures("helm")
 @pytest.mark.parametrize("sets", VARIANTS, ids=["plain", "two controllers", "no fence", "apart", "given"])
-def test_objects_are_what_the_api_server_knows(access: Any, sets: tuple[str, ...]) -> None:
+def test_objects_are_what_the_api_server_knows(chart_access: Any, sets: tuple[str, ...]) -> None:
     code, text = rendered(*sets)
     assert code == 0, text
     kinds = [one for one in yaml.safe_load_all(text) if one]
     namespaces = {one["metadata"]["name"] for one in kinds if one["kind"] == "Namespace"} | {"slurm", "work"}
-    for name in namespaces:                   # a dry run looks for them
-        access.kubectl("apply", "-f", "-", stdin=json.dumps(
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
     for one in kinds:
         one["metadata"].setdefault("namespace", "slurm")
-        if one["kind"] == "ServiceAccount":   # a pod is refused without its account, also in a dry run
-            access.kubectl("apply", "-f", "-", stdin=json.dumps(one))
-    access.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=yaml.safe_dump_all(kinds))
+    first = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in sorted(namespaces)]
+    first += [one for one in kinds if one["kind"] == "ServiceAccount"]     # a dry run looks for them, too
+    chart_access.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(first))
+    chart_access.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=yaml.safe_dump_all(kinds))
 
 
 @pytest.mark.usefixtures("helm")

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from slurmbridge_schedulers.gang import GangBinder
 
 from slurmbridge.cluster.kubernetes.api import Api, ApiError
 from slurmbridge.cluster.kubernetes.objects import Node
+from slurmbridge.cluster.kubernetes.plugin import BindError, PodPlace
 from slurmbridge.cluster.kubernetes.reflector import Reflector
 
 
@@ -166,6 +168,84 @@ def test_a_pause_that_the_server_asks_for_is_kept() -> None:
         assert json.loads(await api.request("GET", "/x")) == {"ok": True}
     with_server(handler, work)
     assert pauses == [7.0]
+
+
+def test_an_object_that_a_quota_counted_at_the_same_time_is_made_all_the_same() -> None:
+    answers = [web.json_response({"code": 409, "reason": "Conflict", "message": "the quota was modified"}, status=409),
+               web.json_response({"metadata": {"name": "x"}}, status=201)]
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return answers.pop(0)
+
+    async def work(api: Api) -> None:
+        assert b'"x"' in await api.create("/things", {"metadata": {"name": "x"}}, lambda text: False)
+    with_server(handler, work)
+
+
+@pytest.mark.parametrize(("seen", "said"), [
+    ([{"uid": "u", "node": ""}, {"uid": "u", "node": "n1"}], ""),          # another write of it, and then ours
+    ([{"uid": "u", "node": "n1"}], ""), ([{"uid": "u", "node": "n2"}], "taken"), ([{"uid": "v", "node": ""}], "taken"),
+    ([{"uid": "u", "node": "", "deleted": "2026-08-01T00:00:00Z"}], "taken")])
+def test_a_binding_that_conflicts_is_done_or_repeated_or_impossible(seen: list[dict[str, str]], said: str) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if request.method == "POST":
+            return web.json_response({"code": 409, "reason": "Conflict", "message": "taken"}, status=409)
+        one = seen.pop(0)
+        return web.json_response({"metadata": {"name": "p", "uid": one["uid"], "deletionTimestamp": one.get("deleted")},
+                                  "spec": {"nodeName": one["node"]}})
+
+    async def work(api: Api) -> None:
+        try:
+            await GangBinder(api, "slurm").bind([PodPlace("p", "u", "n1")])
+        except BindError as error:
+            assert said and said in str(error)
+        else:
+            assert not said
+    with_server(handler, work)
+    assert not seen
+
+
+def test_a_list_whose_next_page_is_forgotten_begins_again_after_a_pause() -> None:
+    pauses: list[float] = []
+    gone = web.json_response({"code": 410, "reason": "Expired", "message": "too old"}, status=410)
+    server = Server([page("7", node("a", "1"), more="tok"), gone, page("9", node("b", "8"))], [])
+
+    async def work(api: Api) -> None:
+        done = asyncio.Event()
+
+        async def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+        reflector = Reflector(api, "/api/v1/nodes", Node, lambda before, after: done.set(), sleep=sleep)
+        task = asyncio.create_task(reflector.run())
+        await done.wait()
+        task.cancel()
+        assert [key[1] for key in reflector.items] == ["b"]
+    with_server(server.answer, work)
+    assert [asked for asked in server.asked if asked[0] == "list"] == [("list", ""), ("list", "tok"), ("list", "")]
+    assert len(pauses) == 1 and pauses[0] > 0
+
+
+def test_watches_that_worked_before_they_were_cut_are_begun_again_at_once() -> None:
+    pauses: list[float] = []
+    cut = {"type": "ERROR", "object": {"code": 500, "reason": "InternalError", "message": "cut"}}
+    server = Server([page("7")], [[{"type": "ADDED", "object": node(f"n{one}", f"{one}")}, cut] for one in range(9)])
+
+    async def work(api: Api) -> None:
+        names: set[str] = set()
+        done = asyncio.Event()
+
+        def change(before: Node | None, after: Node | None) -> None:
+            names.add(after.metadata.name if after is not None else "")
+            if len(names) == 9:
+                done.set()
+
+        async def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+        task = asyncio.create_task(Reflector(api, "/api/v1/nodes", Node, change, sleep=sleep).run())
+        await done.wait()
+        task.cancel()
+    with_server(server.answer, work)
+    assert len(pauses) >= 8 and max(pauses) <= 0.2
 
 
 def test_a_refusal_is_not_tried_again() -> None:

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
+from typing import Any
 
-import pytest
+from end_to_end.killing import Controller, Crew, eventually, rows_of, wait_until_idle
 
 
 def kill_controller(site) -> None:  # type: ignore[no-untyped-def]
@@ -44,16 +46,48 @@ def test_jobs_outlive_it_with_their_true_ends(make_kube) -> None:  # type: ignor
     assert len(site.accounting(pending)) == 1
 
 
-@pytest.mark.parametrize("moment_s", [0.0, 0.1, 0.3, 0.7])
-def test_killed_while_a_gang_starts(make_kube, moment_s: float) -> None:  # type: ignore[no-untyped-def]
-    """Whatever had been done of it, the job runs once and to its end."""
-    site = make_kube()
-    script = site.script("echo once >> $SLURM_JOB_ID.count; srun hostname")
-    jobs = [site.submit("-N2", "--mem=64", script) for _ in "ab"]
-    time.sleep(moment_s)
-    kill_controller(site)
-    site.up()
-    for job in jobs:
-        site.wait_for(job, "COMPLETED", timeout_s=60)
-        assert (site.work / f"{job}.count").read_text() == "once\n"
-        assert site.accounting(job)[-1] == "COMPLETED|0:0"
+class Submitting:
+    """Gangs and single jobs, each with an exit code of its own; each rank writes a line to a file of its own."""
+
+    def __init__(self, site: Any) -> None:
+        self.site = site
+        self.acknowledged: dict[int, tuple[int, int]] = {}        # job id -> (exit code, nodes)
+
+    def work(self, number: int) -> bool:
+        code, nodes = number % 7, 1 + number % 2
+        script = self.site.script(f"srun sh -c 'echo x >> {self.site.work}/$SLURM_JOB_ID.$SLURM_PROCID'\n"
+                                  f"sleep 0.{number % 10}\nexit {code}")
+        done = self.site.run("sbatch", "--parsable", f"-N{nodes}", f"-n{nodes}", "--mem=32", script)
+        if done.returncode:
+            return False
+        self.acknowledged[int(done.stdout)] = code, nodes
+        return True
+
+    def check(self, rows: dict[str, list[tuple[str, str]]]) -> None:
+        for job, (code, nodes) in self.acknowledged.items():
+            assert rows[str(job)] == [("FAILED" if code else "COMPLETED", f"{code}:0")], f"job {job}: {rows[str(job)]}"
+            lines = [(self.site.work / f"{job}.{rank}").read_text() for rank in range(nodes)]
+            assert lines == ["x\n"] * nodes, f"job {job} did not run exactly once"
+
+
+def test_killed_at_random_instants_under_load(make_kube) -> None:  # type: ignore[no-untyped-def]
+    """Every acknowledged job runs once and to its own end, whatever had been done of its start; nothing is left."""
+    seed, kills = int(os.environ.get("SLURMBRIDGE_TEST_SEED", "20261130")), int(os.environ.get(
+        "SLURMBRIDGE_TEST_KILLS", "6"))
+    chance = random.Random(seed)
+    site = make_kube(started=False)
+    submitting = Submitting(site)
+    with Controller(site) as controller, Crew(submitting.work, 2 * kills, threads=2) as crew:
+        for _ in range(kills):
+            time.sleep(chance.uniform(0.02, 1.5))
+            controller.kill()
+            controller.start()
+            if chance.random() < 0.8:         # else it is killed somewhere in its start
+                controller.wait()
+        controller.kill()
+        controller.start()
+        controller.wait()
+        crew.finish()
+        wait_until_idle(site)
+        submitting.check(rows_of(site))
+        eventually(lambda: not site.pods(), f"pods of ended jobs are left (seed {seed})", 30)

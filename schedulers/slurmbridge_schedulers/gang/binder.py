@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slurmbridge.cluster.kubernetes.api import Api, ApiError
+from slurmbridge.cluster.kubernetes.api import TRIES, Api, ApiError, backoff_s
 from slurmbridge.cluster.kubernetes.objects import Pod
 from slurmbridge.cluster.kubernetes.plugin import BindError, PodPlace
 
@@ -31,15 +31,26 @@ class GangBinder:
     async def _bind(self, place: PodPlace) -> None:
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": place.pod, "uid": place.uid},
                    "target": {"apiVersion": "v1", "kind": "Node", "name": place.node}}
-        try:
-            await self._api.request("POST", f"{self._pods}/{place.pod}/binding", binding)
-        except ApiError as error:
-            if error.code != 409 or not await self._is_bound(place):
-                raise BindError(place.node, f"pod {place.pod}: {error}") from None
+        for attempt in range(TRIES):
+            try:
+                await self._api.request("POST", f"{self._pods}/{place.pod}/binding", binding)
+                return
+            except ApiError as error:
+                node = await self._node_of(place) if error.code == 409 else None
+                if node == place.node:
+                    return
+                if node != "":                # bound elsewhere, or not the pod that was meant
+                    raise BindError(place.node, f"pod {place.pod}: {error}") from None
+                refused = error
+            await asyncio.sleep(backoff_s(attempt))
+        raise BindError(place.node, f"pod {place.pod}: {refused}")
 
-    async def _is_bound(self, place: PodPlace) -> bool:
+    async def _node_of(self, place: PodPlace) -> str | None:
+        """Where the pod is bound to; None where it is gone, going or cannot be seen."""
         try:
             found = msgspec.json.decode(await self._api.request("GET", f"{self._pods}/{place.pod}"), type=Pod)
         except ApiError:
-            return False
-        return found.metadata.uid == place.uid and found.spec.node_name == place.node
+            return None
+        if found.metadata.uid != place.uid or found.metadata.deletion_timestamp:
+            return None
+        return found.spec.node_name

@@ -35,6 +35,12 @@ class ApiError(Exception):
         """Whether the same request may go well later, all else unchanged."""
         return self.code == 0 or self.code in _TRANSIENT
 
+    @property
+    def is_conflict(self) -> bool:
+        """Whether somebody wrote at the same time: of the object itself, or of a quota that counts it. A write that
+        depends on nothing it has read may be repeated."""
+        return self.code == 409 and self.reason == "Conflict"
+
 
 def backoff_s(attempt: int, base_s: float = 0.2, limit_s: float = 20.0) -> float:
     """Exponential with full jitter: many clients that were cut off together do not come back together."""
@@ -79,15 +85,16 @@ class Api:
             raise ApiError(0, "Unreachable", f"{type(error).__name__}: {error}") from None
 
     async def request(self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None,
-                      content: str = JSON, tries: int = TRIES) -> bytes:
-        """Tries again what may go well later; a write whose answer was lost may have been done. Raises ApiError."""
+                      content: str = JSON, tries: int = TRIES, conflicts: bool = False) -> bytes:
+        """Tries again what may go well later; a write whose answer was lost may have been done. ``conflicts``: these
+        too. Raises ApiError."""
         for attempt in range(tries):
             try:
                 return await self.once(method, path, body, query=query, content=content)
             except ApiError as error:
                 if error.code == 401:
                     self._headers_s = -TOKEN_AGE_S
-                elif not error.is_transient:
+                elif not (error.is_transient or (conflicts and error.is_conflict)):
                     raise
                 if attempt == tries - 1:
                     raise
@@ -103,7 +110,7 @@ class Api:
         Raises ApiError, AlreadyExists where somebody else's is there.
         """
         try:
-            return await self.request("POST", path, body)
+            return await self.request("POST", path, body, conflicts=True)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise

@@ -332,11 +332,19 @@ class KubernetesEngine:
                 await self.api.request("DELETE", path, body)
                 return
             except ApiError as error:
-                if error.code in (404, 409):
+                if error.code == 404 or (error.is_conflict and await self._is_another(path, job)):
                     return
-                if not error.is_transient:
+                if not (error.is_transient or error.is_conflict):
                     log.error("Job of %s: %s", run, error)
                     return
+
+    async def _is_another(self, path: str, job: Job) -> bool:
+        """Whether the object of this name is not the one that was meant."""
+        try:
+            found = msgspec.json.decode(await self.api.request("GET", path), type=Job)
+        except ApiError as error:
+            return error.code == 404
+        return found.metadata.uid != job.metadata.uid
 
     async def why_not_created(self, job: str) -> str:
         """What the cluster says of a Job whose pods do not come: a quota, a policy, a webhook."""

@@ -434,12 +434,12 @@ class Gang:
         path = f"/apis/batch/v1/namespaces/{self.engine.settings.namespace}/jobs/{self.name}"
         while True:
             try:
-                await self.engine.api.request("PATCH", path, body, content=MERGE_PATCH)
+                await self.engine.api.request("PATCH", path, body, content=MERGE_PATCH, conflicts=True)
                 return
             except ApiError as error:
                 if error.code == 404:
                     return
-                if not error.is_transient:
+                if not (error.is_transient or error.is_conflict):
                     log.error("job %d cannot be taken down: %s", self.run.job_id, error)
                     return
                 log.warning("job %d is taken down later: %s", self.run.job_id, error)

@@ -58,6 +58,7 @@ class Reflector(Generic[T]):
         self.version: str | None = None
         self._lost_s: float | None = time.monotonic()         # None while the watch is open
         self._heard_s = time.monotonic()
+        self._brought = False                 # whether there was an event since the last failure
 
     async def run(self) -> None:
         failures = 0
@@ -69,11 +70,13 @@ class Reflector(Generic[T]):
                 failures = 0
             except Gone:
                 self.version = None
+                await self._sleep(backoff_s(0))
             except (ApiError, aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
                 if isinstance(error, ApiError) and error.code == 410:
-                    self.version = None
-                    continue
+                    self.version = None       # of a list, too: its next page has been compacted away
                 log.warning("%s: %s", self._path, error)
+                if self._brought:             # a watch that worked and was cut is no failure to begin one
+                    failures, self._brought = 0, False
                 pause_s = backoff_s(failures)
                 if isinstance(error, ApiError) and error.retry_after_s:
                     pause_s = max(pause_s, error.retry_after_s)
@@ -129,6 +132,7 @@ class Reflector(Generic[T]):
         return now - self._heard_s if now - self._heard_s > QUIET_S else 0.0
 
     def _take(self, event: WatchEvent) -> None:
+        self._brought |= event.type != "ERROR"
         if event.type == "ERROR":
             status = msgspec.json.decode(event.object, type=Status)
             if status.code == 410:
