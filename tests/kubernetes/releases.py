@@ -31,6 +31,11 @@ MinJobAge=600
 PartitionName=main Nodes=ALL Default=YES MaxTime=UNLIMITED State=UP DefMemPerCPU=64
 """
 USERS = {"alice": 1001, "bob": 1002}
+VARIANTS = [
+    (), ("ledger.postgresql.existingSecret=pg", "controller.replicas=2"), ("networkPolicy.enabled=false",),
+    ("jobs.namespace=work", "jobs.createNamespace=true", "existingSlurmConf=mine", "existingAccounts=books"),
+    ("login.image=site/login:1", "tls.existingSecret=given", "controller.priorityClassName=high")]
+"""Values, as --set has them, under which the chart makes other objects."""
 
 
 def wait_until(true: Callable[[], object], what: str, limit_s: float = 120) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from cluster import build
-from releases import CHART, CONF, USERS, Release, installed, wait_until
+from releases import CHART, CONF, USERS, VARIANTS, Release, installed, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -213,12 +213,6 @@ def rendered(*sets: str) -> tuple[int, str]:
     done = subprocess.run([str(build.tools() / "helm"), "template", "hpc", str(CHART), "-n", "slurm", "--kube-version",
                            build.VERSION, *words], capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout if done.returncode == 0 else done.stderr
-
-
-VARIANTS = [
-    (), ("ledger.postgresql.existingSecret=pg", "controller.replicas=2"), ("networkPolicy.enabled=false",),
-    ("jobs.namespace=work", "jobs.createNamespace=true", "existingSlurmConf=mine", "existingAccounts=books"),
-    ("login.image=site/login:1", "tls.existingSecret=given", "controller.priorityClassName=high")]
 
 
 @pytest.fixture(scope="module")
