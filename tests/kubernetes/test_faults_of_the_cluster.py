@@ -2,11 +2,16 @@
 otherwise than it did."""
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+
+OUTAGE_S = float(os.environ.get("SLURMBRIDGE_TEST_OUTAGE_S", "0"))
+"""How long the control plane is away at least; 600 by hand."""
 
 
 def until(true: Callable[[], object], timeout_s: float = 90) -> None:
@@ -48,6 +53,7 @@ def test_the_control_plane_is_away_while_a_job_ends(site: Any, process: str) -> 
     try:
         released(site, f"{process}-1")
         queued = site.submit("--mem=64", site.script("exit 3"))       # is taken, and starts when it can
+        time.sleep(OUTAGE_S)
         assert site.job_field(going_on, "%T") == "RUNNING"
     finally:
         own.processes.start(process)
