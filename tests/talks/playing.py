@@ -3,8 +3,8 @@
 The same player records a talk on a real Slurm and plays it on ours, so that what it masks is masked on both sides.
 Jobs are called J0, J1, … by their numbers from the first free one on, in commands as in answers; times are TIME, the
 machine is HOST, processes are PID. In commands ``await_state JOB STATE…`` waits until all of ``squeue -r``'s rows of
-the job are in one of these states (in all of them, in this order, where they differ), ``await_line FILE TEXT`` until a file has a line, ``rows JOB FIELDS`` gives sacct's
-rows once they do not change any more.
+the job are in one of these states (in all of them, in this order, where they differ), ``await_line FILE TEXT`` until
+a file has a line, ``rows JOB FIELDS`` gives sacct's rows once they do not change any more.
 """
 from __future__ import annotations
 
