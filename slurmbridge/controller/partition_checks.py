@@ -181,12 +181,12 @@ class PartitionChecks:
         elif limit is not None and most is not None and limit > most and enforce and len(request.partitions) < 2:
             raise SlurmError(errors.ESLURM_INVALID_TIME_LIMIT)
         if request.deadline_s:
-            earliest = max(float(request.begin_s or 0), now)
+            earliest = max(request.begin_s or 0, int(now))     # a deadline of now+1hour leaves room for an hour
             if request.deadline_s < earliest:
                 raise SlurmError(errors.ESLURM_INVALID_TIME_LIMIT)
             if time_min and request.deadline_s < earliest + time_min * 60:
                 raise SlurmError(errors.ESLURM_INVALID_TIME_MIN_LIMIT)
-            limited = request.time_limit_min not in (None, UNLIMITED_MIN)      # the partition's does not count
+            limited = limit not in (None, UNLIMITED_MIN)
             if not time_min and limited and request.deadline_s < earliest + (limit or 0) * 60:
                 raise SlurmError(errors.ESLURM_INVALID_TIME_LIMIT)
         return limit

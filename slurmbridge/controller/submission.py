@@ -206,7 +206,7 @@ class Submission:
             steps = {second - first for first, second in pairwise(tasks)}
             job.array_task_min, job.array_task_max, job.array_task_count = tasks[0], tasks[-1], len(tasks)
             job.array_task_step = steps.pop() if len(steps) == 1 else 1
-        if job.deadline_s and request.time_limit_min is None and job.time_min_min is None:
+        if job.deadline_s and job.time_limit_min is None and job.time_min_min is None:
             job.time_min_min = 1
         shapes.size_requested(world, job)
         self._check_excluded(request)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-
 OUTAGE_S = float(os.environ.get("SLURMBRIDGE_TEST_OUTAGE_S", "0"))
 """How long the control plane is away at least; 600 by hand."""
 
