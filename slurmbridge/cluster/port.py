@@ -55,6 +55,7 @@ class Event:
                         Cancelled, Preempted, Requeued, NodeFail, Shutdown, StepDaemonLost (somebody killed a step
                         daemon; "node" says whose), NotStarted (the engine does not know the run)
     - ``launch_failed`` the gang could not be started; nothing of it runs; ``data``: {"node", "reason", "message"}
+    - ``held_back``     nothing of the gang was made yet, for a reason that passes: ``data``: {"message"}
     - ``node``          something of a node changed; ``data`` = {"name", …}: "line" (NodeLine), "foreign" (what others
                         use), facts such as "os", and "health", what is said of it, None: there is no such node any
                         more. Keys: uid, boot_id, created_s, zone, conditions, taints, labels, unschedulable, deleting,

@@ -38,6 +38,7 @@ class EngineNews:
         self._ends_at = ends_at
         self._told: dict[RunId, int] = {}
         self._acknowledging: set[asyncio.Task[None]] = set()
+        self._held: dict[int, str] = {}                        # job id -> why its start waits, as its comment says
         self._leaving: dict[RunId, JobRecord] = {}             # their processes are gone, they are still completing
 
     async def run(self) -> None:
@@ -78,7 +79,13 @@ class EngineNews:
         if handler is not None:
             handler(job, news)
 
+    def _held_back(self, job: JobRecord, news: News) -> None:
+        self._held[job.job_id] = job.system_comment = str(news.data["message"])
+        self._world.tell(job)
+
     def _started(self, job: JobRecord, news: News) -> None:
+        if self._held.pop(job.job_id, "") == job.system_comment:
+            job.system_comment = ""
         self.health.launched(job.nodes)
         if self._life.apply(job, Event.STARTED):
             for step in steps.at_start(job, self._world.conf, news.at_s):

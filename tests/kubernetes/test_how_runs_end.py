@@ -71,3 +71,12 @@ def test_gangs_that_cannot_be_had_are_held_with_the_clusters_own_words(make_kube
     job = site.submit("-N2", "--mem=64", site.script("true"))
     assert "exceeded quota" in wait_for_text(site, job, "launch_failed_requeued_held")
     assert not site.pods()
+
+
+def test_a_start_that_the_write_budget_holds_back_says_so(make_kube) -> None:  # type: ignore[no-untyped-def]
+    site = make_kube(writes_per_s=1)
+    jobs = [site.submit("--mem=64", site.script("sleep 1")) for _ in "ab"]
+    said = "SystemComment=waits for the budget of writes to the API server"
+    wait_for_text(site, jobs[1], said)
+    site.wait_for(jobs[1], "COMPLETED", timeout_s=60)
+    assert said not in site.ok("scontrol", "show", "job", str(jobs[1]))

@@ -220,7 +220,9 @@ def test_gangs_are_admitted_whole_and_in_order() -> None:
 
     async def run() -> None:
         budget = Budget(10, clock=lambda: now[0], sleep=sleep)     # burst 20
+        assert not budget.holds_back(15) and not budget.holds_back(40)
         await asyncio.gather(gang(budget, "a", 15), gang(budget, "large", 40), gang(budget, "small", 1))
+        assert budget.holds_back(1)
         budget.slow_down(3)
         await gang(budget, "later", 1)
     asyncio.run(run())

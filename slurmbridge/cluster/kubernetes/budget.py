@@ -35,6 +35,11 @@ class Budget:
         """Gangs that are held back now."""
         return len(self._turns)
 
+    def holds_back(self, writes: int) -> bool:
+        """Whether ``take`` would wait."""
+        self._fill()
+        return bool(self._turns) or self._level < min(float(writes), self.burst) - 1e-9
+
     async def take(self, writes: int) -> None:
         """A gang larger than the burst is admitted when the bucket is full, and leaves it in debt."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -12,19 +12,16 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from slurmbridge.cluster.kubernetes import ends
 from slurmbridge.cluster.kubernetes.api import MERGE_PATCH, ApiError
 from slurmbridge.cluster.kubernetes.ends import End
-from slurmbridge.cluster.kubernetes.fences import UID_LABEL
 from slurmbridge.cluster.kubernetes.objects import Job, Pod
 from slurmbridge.cluster.kubernetes.orders import hosts
-from slurmbridge.cluster.kubernetes.plugin import BindError, PodPlace
+from slurmbridge.cluster.kubernetes.starting import END_ANNOTATION, RETRY_S, Ended, Failed, start
 from slurmbridge.cluster.port import Event, RunId
 from slurmbridge.runtime import addresses, essentials, frames
 from slurmbridge.runtime.pod import PORT
@@ -34,27 +31,13 @@ if TYPE_CHECKING:
     from slurmbridge.cluster.kubernetes.engine import KubernetesEngine
 
 log = logging.getLogger(__name__)
-RETRY_S = 0.25
 LAST_WORDS_S = 10.0
 """How long the pods of a run whose records are complete may take to end by themselves."""
-END_ANNOTATION = f"{manifest.DOMAIN}/end"
 _NO_MORE_PODS = frozenset({"Suspended", "SuccessCriteriaMet", "FailureTarget", "Complete", "Failed"})
 """Conditions of a Job of which the cluster makes no further pod."""
 NOT_TOLD = frozenset({"launched", "daemon", "note"})
 REASONS = {"TIME LIMIT": "TimeLimit", "NODE FAILURE": "NodeFail", "PREEMPTION": "Preempted", "JOB REQUEUE": "Requeued",
            "CANCELLED": "Cancelled", "SHUTDOWN": "Shutdown", "DEADLINE": "DeadLine"}
-
-
-class Failed(Exception):
-    """The gang cannot start. Raised inside its task only."""
-
-    def __init__(self, end: End) -> None:
-        super().__init__(end.message)
-        self.end = end
-
-
-class Ended(Exception):
-    """The run was ended before it had started."""
 
 
 @dataclass(slots=True)
@@ -80,7 +63,7 @@ class Gang:
     end: End | None = None                    # why it was taken down
     is_over: bool = False                     # its end was told
     is_in_log: bool = False                   # its script's output is in the first pod's log
-    _is_down: bool = False                    # its pods are being deleted
+    is_down: bool = False                     # its pods are being deleted
     task: asyncio.Task[None] | None = None
     _writer: asyncio.StreamWriter | None = None
 
@@ -116,7 +99,7 @@ class Gang:
         """Until the end is told."""
         try:
             with contextlib.suppress(Ended):
-                await self._start()
+                await start(self)
                 await self._accompany()
             await self._until_gone()
             self._tell_finished()
@@ -133,7 +116,7 @@ class Gang:
         self._tell("launch_failed", {"node": end.node, "reason": end.reason, "message": end.message})
         self.is_over = True
 
-    async def _until(self, ready: Callable[[], bool], limit_s: float, late: Callable[[], End],
+    async def until(self, ready: Callable[[], bool], limit_s: float, late: Callable[[], End],
                      hopeless_s: float | None = None) -> None:
         """Waits until something is true of the pods; after ``hopeless_s`` not for what no time will mend.
 
@@ -162,106 +145,6 @@ class Gang:
                 ends.is_over(pod) or pod.metadata.deletion_timestamp for pod in self.pods.values()):
             end = ends.end_of(self.job if self.job_known else Job(), self.last, set(gone), self.nodes)
             raise Failed(End("LaunchFailed" if end.reason == "Cancelled" else end.reason, end.node, end.message))
-
-    async def _start(self) -> None:
-        """Objects, pods, bindings, addresses: each step is left out where it has been taken already."""
-        engine, times, count = self.engine, self.engine.settings.timeouts, len(self.nodes)
-        if self.objects is not None:
-            if engine.fences is not None:
-                try:
-                    await engine.fences.around(int(self.objects[0]["metadata"]["labels"][UID_LABEL]))
-                except ApiError as error:
-                    raise Failed(End("Refused", "", f"its user's NetworkPolicy: {error}")) from None
-            await engine.budget.take(2 + count)
-            if self.ended_by is not None:
-                raise Ended
-            await self._create(*self.objects)
-            self.objects = None
-        if self.job is not None and END_ANNOTATION in self.job.metadata.annotations:
-            said = json.loads(self.job.metadata.annotations[END_ANNOTATION])
-            self.end, self._is_down = End(**said), True
-            if not self.started:
-                raise Failed(self.end)
-            raise Ended
-        if self.started or any(ends.is_over(pod) for pod in self.pods.values()):
-            return                            # it runs, or it is over and its last words are read
-        try:
-            await self._until(lambda: len(self.pods) == count, times.created_s, lambda: End(
-                "NotCreated", "", "the pods were not created"))
-        except Failed as failure:
-            if failure.end.reason != "NotCreated":
-                raise
-            message = await engine.why_not_created(self.name)
-            raise Failed(replace(failure.end, message=f"{failure.end.message}{message and ': '}{message}")) from None
-        places = [PodPlace(pod.metadata.name, pod.metadata.uid, self.nodes[index])
-                  for index, pod in sorted(self.pods.items()) if not pod.spec.node_name]
-        if places:
-            try:
-                async with asyncio.timeout(times.bound_s):
-                    await engine.binder.bind(places)
-            except BindError as error:
-                raise Failed(End("NotBound", error.node, str(error))) from None
-            except TimeoutError:
-                raise Failed(End("NotBound", "", "the pods could not be bound in time")) from None
-        for index, pod in self.pods.items():
-            if pod.spec.node_name and pod.spec.node_name != self.nodes[index]:
-                raise Failed(End("NotBound", "", f"{pod.metadata.name} was bound to {pod.spec.node_name} by another"))
-        await self._until(self._all_run, times.ready_s, lambda: ends.why_not_ready(self.pods, self.nodes),
-                          times.image_s)
-        await self._publish()
-
-    async def _publish(self) -> None:
-        """The pods' host names. Raises Failed."""
-        job = self.job
-        if len(self.nodes) == 1 or job is None:
-            return                            # a pod knows itself
-        engine, labels = self.engine, job.metadata.labels
-        slices = manifest.endpoint_slices(self.run.job_id, self.run.restart, [
-            self.pods[index].status.pod_ip for index in range(len(self.nodes))], engine.site, job.metadata.uid, labels)
-        path = f"/apis/discovery.k8s.io/v1/namespaces/{engine.settings.namespace}/endpointslices"
-        try:
-            for one in slices:
-                await engine.api.create(path, one, lambda text: job.metadata.uid.encode() in text)
-        except ApiError as error:
-            raise Failed(End("Refused", "", str(error))) from None
-
-    def _all_run(self) -> bool:
-        return all(pod.status.phase == "Running" and pod.status.pod_ip for pod in self.pods.values())
-
-    async def _create(self, job: dict[str, Any], secret: dict[str, Any]) -> None:
-        """The Job, then the Secret that it owns: no pod is bound before both are there."""
-        api, namespace = self.engine.api, self.engine.settings.namespace
-        labels = job["metadata"]["labels"]
-
-        def is_ours(text: bytes) -> bool:
-            found = json.loads(text)["metadata"].get("labels", {})
-            return all(found.get(key) == labels[key] for key in (engine_key, restart_key) if key in labels)
-
-        engine_key, restart_key = f"{manifest.DOMAIN}/cluster", f"{manifest.DOMAIN}/restart"
-        try:
-            while True:
-                try:
-                    made = await api.create(f"/apis/batch/v1/namespaces/{namespace}/jobs", job, is_ours)
-                    break
-                except ApiError as error:
-                    if error.reason != "AlreadyExists":
-                        raise
-                    await self._await_predecessor(labels.get(engine_key, ""))
-            self.job, self.job_known = self.job or msgspec.json.decode(made, type=Job), True
-            uid = self.job.metadata.uid
-            secret["metadata"]["ownerReferences"] = [manifest.owner(self.run.job_id, uid)]
-            await api.create(f"/api/v1/namespaces/{namespace}/secrets", secret, lambda text: uid.encode() in text)
-        except ApiError as error:
-            raise Failed(End("Refused", "", str(error))) from None
-
-    async def _await_predecessor(self, cluster: str) -> None:
-        """The Job of the run before this one goes away; somebody else's does not. Raises Failed."""
-        found = self.engine.jobs.items.get((self.engine.settings.namespace, self.name))
-        if found is None or found.metadata.labels.get(f"{manifest.DOMAIN}/cluster", "") != cluster:
-            raise Failed(End("Refused", "", f"a Job {self.name} that is not ours is in the namespace"))
-        if self.ended_by is not None:
-            raise Ended
-        await asyncio.sleep(RETRY_S)
 
     # ---- while it runs ----------------------------------------------------------------------------------------------
 
@@ -319,7 +202,7 @@ class Gang:
         """A head that is gone without a word (its node with it) leaves a connection that says nothing."""
         while True:
             self.changed.clear()
-            if self._head_is_gone() or (self.ended_by is not None and not self.started) or self._is_down:
+            if self._head_is_gone() or (self.ended_by is not None and not self.started) or self.is_down:
                 writer.close()
                 return
             await self.changed.wait()
@@ -400,11 +283,11 @@ class Gang:
             self.changed.clear()
             if self._is_quiet():
                 return
-            if not self._is_down and loop.time() >= patience:
+            if not self.is_down and loop.time() >= patience:
                 await self._take_down(self._why())
                 continue
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.changed.wait(), 1.0 if self._is_down else max(
+                await asyncio.wait_for(self.changed.wait(), 1.0 if self.is_down else max(
                     0.01, patience - loop.time()))
 
     def _is_quiet(self) -> bool:
@@ -424,7 +307,7 @@ class Gang:
 
     async def _take_down(self, end: End) -> None:
         """All pods are deleted, the Job stays and says why. One write; safe to repeat."""
-        self.end, self._is_down = self.end or end, True
+        self.end, self.is_down = self.end or end, True
         self.changed.set()
         if self.job is None:
             return                            # never made, or gone with everything it owned
