@@ -13,6 +13,9 @@ from slurmbridge.views.session import Reply, Session
 QUEUED_AFTER_S = 0.2
 """Slurm's controller answers at once when it can start the job; ours decides a moment later."""
 
+DECIDED_AFTER_S = 5.0
+"""A busy machine may take longer to decide, or to start the job."""
+
 
 async def wait_for_start(session: Session, job_id: int, request: JobRequest, error_exit: int) -> JobRecord | Reply:
     """The started job; a Reply where it ended before, or did not start within --immediate."""
@@ -24,6 +27,9 @@ async def wait_for_start(session: Session, job_id: int, request: JobRequest, err
         if request.het_offset is not None and request.immediate_s is None:
             patience = 0.0                    # heterogeneous jobs are never started at once
         done, _ = await asyncio.wait([started], timeout=patience)
+        latest_s = session.now() + DECIDED_AFTER_S
+        while not done and patience and not at_once and session.now() < latest_s and _is_undecided(session, job_id):
+            done, _ = await asyncio.wait([started], timeout=QUEUED_AFTER_S)
         if not done and at_once:
             return _not_at_once(session, job_id, request)
         if not done and not request.quiet:
@@ -48,6 +54,12 @@ async def wait_for_start(session: Session, job_id: int, request: JobRequest, err
         return job
     finally:
         started.cancel()
+
+
+def _is_undecided(session: Session, job_id: int) -> bool:
+    """Whether nobody has found yet that the job must wait."""
+    job = session.views.jobs.get(job_id)
+    return job is not None and job.reason == "None" and job.state not in states.FINISHED
 
 
 def _given_up(session: Session, job_id: int) -> str:

@@ -152,10 +152,11 @@ def step_record(running: RunningStep, step: StepOptions, plan: StepPlan, started
     """The fields of views.records.StepRecord of a step that begins."""
     opts = step.opts
     request = step.request
-    has_cpus = request.whole or not request.overcommit or request.cpus_per_task > 0  # else it has those of others
-    tres = {"cpu": sum(share.cpus for share in plan.shares) * has_cpus,
-            "mem": sum(share.mem_mb for share in plan.shares) * (has_cpus or not request.mem_per_cpu_mb),
+    tres = {"cpu": sum(share.cpus for share in plan.shares), "mem": sum(share.mem_mb for share in plan.shares),
             "node": len(plan.shares)}
+    if request.overcommit and not request.whole:               # what was asked for, whatever there is
+        tres["cpu"] = plan.num_tasks * request.cpus_per_task
+        tres["mem"] = tres["cpu"] * request.mem_per_cpu_mb if request.mem_per_cpu_mb else tres["mem"]
     for share in plan.shares:
         for name, devices in share.gres.items():
             for key in {f"gres/{name.partition(':')[0]}", f"gres/{name}"}:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 STEP_ABORT_S = 2
 """Seconds besides KillWait that srun announces for the end of a step."""
-KILL_DELAY_S = 0.05
+KILL_DELAY_S = 0.2
 """Between a task's bad exit and the end of the others (-K): those that just begin get to say something."""
 HOOK_VARIABLES = (
     "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS",

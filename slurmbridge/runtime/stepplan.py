@@ -38,6 +38,8 @@ class _Search:
         request = self.request
         if request.max_nodes < request.min_nodes:
             raise StepRefused(errors.ESLURM_INVALID_NODE_COUNT)
+        if request.feature and not any(request.feature in node.features for node in self.nodes):
+            raise StepRefused(errors.ESLURM_INVALID_FEATURE)
         self._check_cpus_per_gpu()
         if request.gres_per_node != () and any(sum(len(matching(node.gres, name)) for node in self.nodes) < count
                                                for name, count in request.gres_per_step):
@@ -92,8 +94,6 @@ class _Search:
             never_by_gres += possible == 0 and reason == errors.ESLURM_INVALID_GRES
             if now // (per_task or 1) == 0:
                 if request.min_nodes == len(self.nodes):
-                    if reason == errors.ESLURM_NODES_BUSY and node.cpus < per_task:
-                        raise StepRefused(errors.ESLURM_TOO_MANY_REQUESTED_CPUS)
                     if possible // (per_task or 1) == 0 and reason != errors.ESLURM_INVALID_TASK_MEMORY:
                         raise StepRefused(reason)
                     raise StepRefused(errors.ESLURM_NODES_BUSY)
@@ -103,8 +103,6 @@ class _Search:
             self.mem_blocked_cpus += possible - now
         if never_by_gres > len(self.nodes) - request.min_nodes:
             raise StepRefused(errors.ESLURM_INVALID_GRES)
-        if request.feature and not any(request.feature in node.features for node in self.nodes):
-            raise StepRefused(errors.ESLURM_INVALID_FEATURE)
 
     def _limited(self, node: NodeUse, usable: int) -> tuple[int, int, int]:
         """(CPUs ever possible, CPUs possible now, the error when they do not do) by memory and gres."""

@@ -74,7 +74,7 @@ def _spread_gres(request: StepRequest, nodes: Sequence[NodeUse], shares: list[St
     left = dict(request.gres_per_step)
     for position, share in enumerate(shares):
         node = nodes[share.node_index]
-        if request.gres_per_node == () and not request.gres_per_step and not request.gres_per_task:
+        if request.gres_per_node == ():
             wanted: dict[str, int] | None = {}
         elif request.gres_per_step and not request.gres_per_node:
             wanted = {}
