@@ -186,7 +186,9 @@ class Judge:
         if test.kind in ("afterany", "afterburstbuffer"):
             return FULFILLED if over else UNFULFILLED
         if test.kind == "afternotok":
-            if any(states.SPECIAL_EXIT in record.flags for record in records):
+            # of a whole array the record with the array's id tells
+            if any(states.SPECIAL_EXIT in record.flags for record in records
+                   if len(records) == 1 or record.job_id == test.job_id):
                 return FULFILLED
             return UNFULFILLED if not over else FAILED if well else FULFILLED
         if test.kind == "aftercorr" and job.array_task_id is not None:
