@@ -24,6 +24,8 @@ def refusal(world: World, job: JobRecord) -> SlurmError | None:
     if job.priority == 0:
         _show_refused_qos(world, job)
         return None
+    if job.request.reservation and not world.reservation_book.may_start(job):
+        return SlurmError(errors.ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE, details=("Problem using reservation",))
     error: SlurmError | None = None
     too_small = False                         # a partition that is too small for the job: another may take it
     for name in job.partition.split(","):
