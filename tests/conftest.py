@@ -20,7 +20,9 @@ from sites import BIN, MakeSite, Site
 from slurmbridge.client import install
 
 if threading.current_thread() is threading.main_thread():
-    signal.signal(signal.SIGINT, signal.default_int_handler)    # ignored when we were started in a shell's background
+    # both are ignored where a shell started us in its background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -44,20 +44,17 @@ class Site:
 
     def up(self) -> None:
         """Starts the controller; on an existing state this is a restart."""
-        done = self._administer("up", "--state", str(self.state), "--slurm-conf", str(self.slurm_conf),
-                                "--engine", self.engine, *self.options)
+        done = self.run("slurmbridge", "up", "--state", self.state, "--slurm-conf", self.slurm_conf,
+                        "--engine", self.engine, *self.options)
         assert done.returncode == 0, f"slurmbridge up: {done.stderr}{done.stdout}"
         assert self.url in done.stdout
         self.is_up = True
 
     def down(self) -> None:
         """Stops the controller and everything it started."""
-        done = self._administer("down", "--state", str(self.state))
+        done = self.run("slurmbridge", "down", "--state", self.state)
         assert done.returncode == 0, f"slurmbridge down: {done.stderr}{done.stdout}"
         self.is_up = False
-
-    def _administer(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return warm.run(["slurmbridge", *words], self.env, self.work, TIMEOUT_S)
 
     def remove(self) -> None:
         """Stops it where it runs, and takes its folder away."""
@@ -71,6 +68,8 @@ class Site:
             cwd: str | Path | None = None, stdin: str | None = None, timeout_s: float = TIMEOUT_S,
             ) -> subprocess.CompletedProcess[str]:
         """Runs a command of this site, as another unix user when ``user`` is given."""
+        if words[0] == "slurmbridge" and user is None and stdin is None:
+            return warm.run([*map(str, words)], {**self.env, **(env or {})}, Path(cwd or self.work), timeout_s)
         identity: dict[str, object] = {}
         if user is not None:
             entry = pwd.getpwnam(user)

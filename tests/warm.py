@@ -6,6 +6,7 @@ A server of the test process forks for each call; it ends with the test process.
 from __future__ import annotations
 
 import array
+import contextlib
 import importlib
 import json
 import os
@@ -19,7 +20,7 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import slurmbridge.admin
 
@@ -29,20 +30,39 @@ _server: tuple[int, str, int] | None = None
 
 def run(argv: Sequence[str], env: Mapping[str, str], cwd: Path, timeout_s: float) -> subprocess.CompletedProcess[str]:
     """As ``subprocess.run(argv, env=env, cwd=cwd, stdin=DEVNULL, capture_output=True, text=True)``."""
-    with (tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull, "rb") as null,
-          socket.socket(socket.AF_UNIX) as call):
-        call.settimeout(timeout_s)
-        call.connect(_address())
-        request = json.dumps({"argv": list(argv), "env": dict(env), "cwd": str(cwd)}).encode()
-        files = array.array("i", [null.fileno(), out.fileno(), err.fileno()])
-        call.sendmsg([len(request).to_bytes(4, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
-        call.sendall(request)
-        answer = call.recv(1)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with Process(argv, env, cwd, out, err) as process:
+            code = process.wait(timeout_s)
         texts = []
         for file in (out, err):
             file.seek(0)
             texts.append(file.read().decode(errors="surrogateescape"))
-        return subprocess.CompletedProcess(list(argv), answer[0] if answer else -signal.SIGKILL, *texts)
+        return subprocess.CompletedProcess(list(argv), code, *texts)
+
+
+class Process:
+    """``slurmbridge`` with standard output and error in open files of ours; its input is empty."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, out: IO[Any], err: IO[Any]) -> None:
+        self._call = socket.socket(socket.AF_UNIX)
+        self._call.connect(_address())
+        request = json.dumps({"argv": list(argv), "env": dict(env), "cwd": str(cwd)}).encode()
+        with open(os.devnull, "rb") as null:
+            files = array.array("i", [null.fileno(), out.fileno(), err.fileno()])
+            self._call.sendmsg([len(request).to_bytes(4, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+            self._call.sendall(request)
+        self.pid = int.from_bytes(self._call.recv(4, socket.MSG_WAITALL), "big")
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._call.close()
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Its exit code, 255 where a signal ended it. Raises TimeoutError."""
+        self._call.settimeout(timeout_s)
+        return self._call.recv(1)[0]
 
 
 def _address() -> str:
@@ -101,9 +121,11 @@ def _answer(call: socket.socket) -> None:
                 os.dup2(file, number)
                 os.close(file)
             _do(request)
-        code = os.waitstatus_to_exitcode(os.waitpid(doing, 0)[1])
+        call.sendall(doing.to_bytes(4, "big"))
+        code = max(os.waitstatus_to_exitcode(os.waitpid(doing, 0)[1]), -1)
     finally:
-        call.sendall(bytes([code & 0xFF]))
+        with contextlib.suppress(OSError):             # nobody waits any more
+            call.sendall(bytes([code & 0xFF]))
         os._exit(0)
 
 

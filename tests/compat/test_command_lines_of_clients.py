@@ -98,6 +98,7 @@ def names(client_site: Site) -> Iterator[dict[str, str]]:
     found["ended"] = submit("--wait", "-J", "done", "--wrap", "srun true")
     found["job"] = submit("-J", found["name"], "--wrap", "sleep 100")
     found["array"] = submit("--array=1-4%1", "-J", "arr", "--wrap", "sleep 100")
+    client_site.wait_for(found["job"], "RUNNING")
     client_site.ok("scontrol", "wait_job", found["job"])
     time.sleep(0.5)
     yield found

@@ -67,8 +67,12 @@ class Lab:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.controller.close()
+        await self._close()
         self.folder.cleanup()
+
+    async def _close(self) -> None:
+        await self.controller.close()
+        self.queries.close()
 
     async def _open(self) -> None:
         self.conf = read_conf(self.conf_path)
@@ -82,7 +86,7 @@ class Lab:
         self.acts, self.views = self.controller.acts, self.controller.views
 
     async def restart(self) -> None:
-        await self.controller.close()
+        await self._close()
         await self._open()
         await self.settle()
 

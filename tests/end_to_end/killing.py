@@ -2,48 +2,53 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import re
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
-from sites import BIN, Site
+import warm
+from sites import Site
 
 GIVE_UP_S = 240
 
 
 class Controller:
-    """``slurmbridge up --foreground`` as a child, so that it can be killed at any instant, its start included."""
+    """``slurmbridge up --foreground`` as a process that can be killed at any instant, its start included."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.process: subprocess.Popen[str] | None = None
+        self.process: warm.Process | None = None
+        self.output: IO[str] | None = None
         self.log = site.folder / "controller.log"
 
     def start(self) -> None:
         site = self.site
-        words = [BIN / "slurmbridge", "up", "--foreground", "--state", site.state, "--slurm-conf", site.slurm_conf,
-                 "--engine", site.engine, *site.options]
-        with open(self.log, "a") as log:
-            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-                                            text=True, env=site.env, cwd=site.work)
+        words = ["slurmbridge", "up", "--foreground", "--state", str(site.state), "--slurm-conf",
+                 str(site.slurm_conf), "--engine", site.engine, *site.options]
+        reading, writing = os.pipe()
+        self.output = os.fdopen(reading)
+        with open(self.log, "a") as log, open(writing, "w") as out:
+            self.process = warm.Process(words, site.env, site.work, out, log)
         site.is_up = True
 
     def wait(self) -> None:
         """Until it serves."""
-        assert self.process is not None and self.process.stdout is not None
-        line = self.process.stdout.readline()
+        assert self.output is not None
+        line = self.output.readline()
         assert line.startswith("unix://"), f"the controller does not start: {line}{self.log.read_text()[-2000:]}"
 
     def kill(self) -> None:
-        assert self.process is not None and self.process.stdout is not None
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
+        assert self.process is not None and self.output is not None
+        kill_hard(self.process.pid)
+        with self.process:
+            self.process.wait()
+        self.output.close()
         self.process = None
 
     def __enter__(self) -> Controller:
@@ -140,13 +145,16 @@ def daemons_of(site: Site) -> list[int]:
     """Pids of everything that works for this state: controllers, spawners, step daemons."""
     found = []
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if str(site.state).encode() in line:
-                found.append(int(entry.name))
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        named = []
+        with contextlib.suppress(OSError):
+            named.append((entry / "cmdline").read_bytes().decode(errors="replace"))
+            for file in (entry / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    named.append(os.readlink(file))
+        if any(str(site.state) in text for text in named):
+            found.append(int(entry.name))
     return found
 
 
