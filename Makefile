@@ -31,7 +31,7 @@ $(VENV)/.tested: pyproject.toml $(VENV)/.installed
 
 test: install $(VENV)/.tested
 	@tests/setup.sh
-	$(BIN)/python -m pytest -n 3 --dist loadgroup tests
+	$(BIN)/python -m pytest -n 4 --dist loadgroup tests
 	@$(MAKE) --no-print-directory lint
 
 lint: $(VENV)/.tested
