@@ -84,7 +84,8 @@ def serve(path: str, lifeline: int) -> None:
     """Until nobody holds the other end of ``lifeline``."""
     import slurmbridge.api.daemon  # noqa: F401
     from slurmbridge.api.server import COMMANDS
-    for name in ("cluster.local.engine", "cluster.simulated.engine", "cluster.kubernetes.engine", *(f"commands.{name}" for name in COMMANDS)):
+    engines = [f"cluster.{name}.engine" for name in ("local", "simulated", "kubernetes")]
+    for name in (*engines, *(f"commands.{name}" for name in COMMANDS)):
         importlib.import_module(f"slurmbridge.{name}")
     if os.fork():
         os._exit(0)                           # whoever started it has waited for it

@@ -130,7 +130,7 @@ class StepKeeper:
         def send(message: dict[str, Any]) -> None:
             self._event("pmi", node=name, message=message)
         if facts["kind"] == "pmix":
-            self._pmix_directories.append(tempfile.mkdtemp(prefix="slurmbridge-pmix-"))
+            self._pmix_directories.append(tempfile.mkdtemp(prefix=f"slurmbridge-pmix-{facts['nspace']}-"))
             self.mpi[name] = PmixServer(facts, self._pmix_directories[-1], send)
         else:
             self.mpi[name] = PmiServer(facts, send)

@@ -120,7 +120,7 @@ def test_pmix_makes_one_world(with_pmix, ring, how):
 
 def test_pmix_within_one_node(with_pmix, ring):
     assert len(said(with_pmix.run(f"srun -N1 -n2 {ring('openmpi')}"))) == 2
-    assert not list(Path("/tmp").glob("slurmbridge-pmix-*"))
+    assert not list(Path("/tmp").glob(f"slurmbridge-pmix-{with_pmix.job}.*"))
 
 
 def test_programs_without_mpi_are_not_disturbed(with_pmix):
