@@ -10,8 +10,7 @@ import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from slurmbridge.controller import dependencies, magnets, nodes, queueing, shapes, wckeys
-from slurmbridge.controller.jobs import lowest_task
+from slurmbridge.controller import dependents, magnets, nodes, queueing, shapes, wckeys
 from slurmbridge.controller.preemption_rules import exempt_until_s
 from slurmbridge.controller.transitions import BY_EXIT, KEEP, Event, Phase, Refusal, phase_of, rule_for, state_by_exit
 from slurmbridge.controller.world import World
@@ -23,14 +22,10 @@ from slurmbridge.slurm.hostlist import expand
 from slurmbridge.slurm.jobspec import UNLIMITED_MIN
 from slurmbridge.views.records import JobRecord
 
-_NOT_TESTED = frozenset({"DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin"})
-"""Jobs with these reasons keep their dependencies as they are."""
 AVOIDED = 16
 """So many of the nodes that failed a job are remembered."""
 MOST_DELAYS = 16
 """A job that lost its node again and again waits at most so many times the delay."""
-CORRESPONDING_TASKS = 10
-"""So many tasks of an array that waits with aftercorr wait on their own, if not told otherwise."""
 REQUEUE_DELAY_S = 120
 """Slurm's credential lifetime: a requeued job does not start again before (slurm.conf(5), requeue_delay)."""
 
@@ -451,69 +446,10 @@ class JobLife:
 
     def judge_dependents(self, only: Iterable[JobRecord] | None = None) -> None:
         """Tests the dependencies of pending jobs again; jobs that can never run are marked or cancelled."""
-        world = self.world
-        waiting = list(world.jobs.dependent.values() if only is None else only)
-        if not waiting:
-            return
-        judge = dependencies.Judge(world.find, world.jobs.array, self._blocked_by_name, world.now())
-        for job in waiting:
-            if job.state != states.PENDING or not job.dependency or job.reason in _NOT_TESTED:
-                continue
-            given = dependencies.parse(job.dependency, world.conf.max_array_size)
-            after, verdict = judge.test(job, given)
-            if job.array_pending and any(test.kind == "aftercorr" for test in given.tests):
-                waiting += self._apart(job)   # each task waits for its own counterpart
-                if not job.array_pending:
-                    continue
-            text = "" if not verdict else str(after)
-            if text != job.dependency:
-                job.dependency = text
-                world.journal.job(job)
-            if verdict == dependencies.FAILED:
-                self._never(job)
-            elif verdict:
-                if job.priority != 0:
-                    job.reason = "Dependency"
-            else:
-                if job.reason == "Dependency":
-                    queueing.begins_later(job, world.now())
-                world.jobs.refile(job)
-                queueing.refresh(world, job)
-                world.wake_later()
+        dependents.judge(self.world, self._cancel_never_to_run, only)
 
-    def _apart(self, job: JobRecord) -> list[JobRecord]:
-        """The first tasks of a waiting array as records of their own: as many as ``correspond_after_task_cnt`` lets
-        wait so."""
-        world = self.world
-        text = world.conf.scheduler_parameters.get("correspond_after_task_cnt") or ""
-        most = max(int(text), CORRESPONDING_TASKS) if text.isdigit() else CORRESPONDING_TASKS
-        found = []
-        waiting = sum(one.array_task_id is not None and one.state == states.PENDING
-                      for one in world.jobs.waiting_tasks(job.array_job_id))
-        for _ in range(most - waiting):
-            if job.array_pending:
-                found.append(world.split(job, lowest_task(job.array_pending)))
-        return found
-
-    def _never(self, job: JobRecord) -> None:
-        job.reason = "DependencyNeverSatisfied"
-        kill = job.request.kill_on_invalid_dep
-        if kill is None:
-            kill = "kill_invalid_depend" in self.world.conf.dependency_parameters
-        self.world.journal.job(job)
-        queueing.refresh(self.world, job)
-        if kill and phase_of(job) is Phase.PENDING:
-            self.apply(job, Event.CANCEL, Cause(uid=0, reason="DependencyNeverSatisfied"))
-
-    def _blocked_by_name(self, job: JobRecord) -> bool:
-        """singleton: another job of this name and user is before it, or runs."""
-        for other in self.world.jobs.unfinished_with_name(job.uid, job.name):
-            if other.job_id == job.job_id or (job.array_job_id and other.array_job_id == job.array_job_id) \
-                    or other.state in states.FINISHED or (job.het_job_id and job.het_job_id == other.het_job_id):
-                continue
-            if other.state != states.PENDING or other.job_id < job.job_id:
-                return True
-        return False
+    def _cancel_never_to_run(self, job: JobRecord) -> None:
+        self.apply(job, Event.CANCEL, Cause(uid=0, reason="DependencyNeverSatisfied"))
 
 
 def as_requeued(job: JobRecord, state: str) -> JobRecord:

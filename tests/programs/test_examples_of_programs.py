@@ -97,8 +97,8 @@ def test_a_cluster_inside_the_job(programs, port):
 
 
 def test_a_job_that_requeues_itself_before_its_limit(programs):
-    lines = run_example(programs, "requeue.sh", "train.py", options=("--time=1", "--signal=USR1@58"),
-                        env={"STEPS": "30"})
+    lines = run_example(programs, "requeue.sh", "train.py", options=("--time=1", "--signal=USR1@54"),
+                        env={"STEPS": "80"})
     job = programs.job
     runs = [line for line in lines if line.startswith("run ")]
     assert len(runs) > 1 and runs == [f"run {n + 1} of job {job}" for n in range(len(runs))]
@@ -106,7 +106,7 @@ def test_a_job_that_requeues_itself_before_its_limit(programs):
     assert sorted(begin[0] for begin in begins) == sorted("0123" * len(runs))
     assert {int(begin[4]) == 0 for begin in begins[:4]} == {True} and all(int(begin[4]) > 3 for begin in begins[4:])
     ended = {line for line in lines if "done" in line}    # some of the first run's do so within KillWait
-    assert ended == {f"rank {n}: done at step 30" for n in range(4)}
+    assert ended == {f"rank {n}: done at step 80" for n in range(4)}
     assert programs.site.ok("sacct", "-n", "-X", "-D", "-P", "-j", job, "-o", "State,Restarts").split() == [
         *(f"REQUEUED|{n}" for n in range(len(runs) - 1)), f"COMPLETED|{len(runs) - 1}"]
 
@@ -115,8 +115,8 @@ def test_submitit_checkpoints_and_requeues(programs):
     if importlib.util.find_spec("submitit") is None:
         pytest.skip("submitit is not installed")
     folder = programs.new_folder()
-    done = programs.site.run(sys.executable, EXAMPLES / "checkpoint_submitit.py", folder / "log", "57", "60",
+    done = programs.site.run(sys.executable, EXAMPLES / "checkpoint_submitit.py", folder / "log", "48", "150",
                              cwd=folder, timeout_s=90)
     assert done.returncode == 0, done
-    said = re.search(r"60 steps in (\d+) runs", done.stdout)
+    said = re.search(r"150 steps in (\d+) runs", done.stdout)
     assert said and int(said[1]) > 1, done.stdout
