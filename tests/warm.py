@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -87,6 +88,8 @@ def serve(path: str, lifeline: int) -> None:
     engines = [f"cluster.{name}.engine" for name in ("local", "simulated", "kubernetes")]
     for name in (*engines, *(f"commands.{name}" for name in COMMANDS)):
         importlib.import_module(f"slurmbridge.{name}")
+    gc.collect()
+    gc.freeze()                               # what is here is nobody's garbage: calls need not look at it
     if os.fork():
         os._exit(0)                           # whoever started it has waited for it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
