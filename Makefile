@@ -33,7 +33,8 @@ $(VENV)/.tested: pyproject.toml $(VENV)/.installed
 	@touch $@
 
 test: install $(VENV)/.tested
-	@$(BIN)/python -m pytest --collect-only -q tests >/dev/null & tests/setup.sh; wait   # compiles the tests once for all workers
+	@# meanwhile the tests are compiled, once for all workers
+	@$(BIN)/python -m pytest --collect-only -q tests >/dev/null & tests/setup.sh; code=$$?; wait; exit $$code
 	$(BIN)/python -m pytest -n 4 --dist loadgroup tests
 	@$(MAKE) --no-print-directory lint
 
