@@ -6,6 +6,7 @@
 """
 from __future__ import annotations
 
+import gc
 import os
 import pwd
 import signal
@@ -23,6 +24,13 @@ if threading.current_thread() is threading.main_thread():
     # both are ignored where a shell started us in its background
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests are no garbage: looking through them took a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 @pytest.fixture(scope="session")
