@@ -14,6 +14,7 @@ from slurmbridge.commands import sacctmgr_clusters as clusters
 from slurmbridge.commands import sacctmgr_coordinators as coordinators
 from slurmbridge.commands import sacctmgr_dump as dump
 from slurmbridge.commands import sacctmgr_events as events
+from slurmbridge.commands import sacctmgr_federations as federations
 from slurmbridge.commands import sacctmgr_jobs as jobs
 from slurmbridge.commands import sacctmgr_lists as lists
 from slurmbridge.commands import sacctmgr_load as load
@@ -50,23 +51,22 @@ sacctmgr [OPTION...] COMMAND ENTITY [NAME...] [where CONDITION=VALUE...] [set FI
 """
 
 
-async def _refused_entity(talk: Talk, argv: Sequence[str]) -> None:
-    talk.complain(" This is not offered by slurmbridge.\n")
-
-
 Entities = tuple[tuple[str, int, Handler], ...]
 _ADD: Entities = (
     ("Account", 1, accounts.add_account), ("Acct", 4, accounts.add_account), ("Cluster", 2, clusters.add_cluster),
-    ("Coordinator", 2, coordinators.add_coordinator), ("Federation", 1, _refused_entity), ("QOS", 1, qos.add_qos),
+    ("Coordinator", 2, coordinators.add_coordinator),
+    ("Federation", 1, federations.add_federation), ("QOS", 1, qos.add_qos),
     ("Resource", 1, resources.add_resource), ("User", 1, users.add_user))
 _MODIFY: Entities = (
     ("Accounts", 1, accounts.modify_account), ("Acct", 4, accounts.modify_account),
-    ("Clusters", 5, clusters.modify_cluster), ("Federation", 1, _refused_entity), ("Job", 1, jobs.modify_job),
+    ("Clusters", 5, clusters.modify_cluster),
+    ("Federation", 1, federations.modify_federation), ("Job", 1, jobs.modify_job),
     ("QOSs", 1, qos.modify_qos), ("Resource", 1, resources.modify_resource), ("Users", 1, users.modify_user))
 _DELETE: Entities = (
     ("Accounts", 1, accounts.delete_account), ("Acct", 4, accounts.delete_account),
     ("Clusters", 2, clusters.delete_cluster), ("Coordinators", 2, coordinators.delete_coordinator),
-    ("Federations", 1, _refused_entity), ("QOS", 2, qos.delete_qos), ("Resource", 1, resources.delete_resource),
+    ("Federations", 1, federations.delete_federation),
+    ("QOS", 2, qos.delete_qos), ("Resource", 1, resources.delete_resource),
     ("Users", 1, user_removal.delete_user))
 _LIST: Entities = (
     ("Accounts", 2, lists.list_account), ("Acct", 4, lists.list_account), ("Associations", 2, lists.list_association),
@@ -195,7 +195,7 @@ async def execute(talk: Talk, words: Sequence[str]) -> None:
 def _plain(talk: Talk, word: str, rest: Sequence[str]) -> None:
     """Words that take no entity."""
     known = next((name for name, letters in (
-        ("associations", 3), ("exit", 1), ("quit", 4), ("oneliner", 1), ("parsable", 1), ("quiet", 4), ("readonly", 4),
+        ("associations", 3), ("exit", 1), ("quit", 4), ("oneliner", 1), ("quiet", 4), ("readonly", 4),
         ("verbose", 4), ("ping", 4), ("reconfigure", 4), ("rollup", 2), ("shutdown", 4), ("version", 4))
         if matches(word, name, letters)), None)
     if known is None:
@@ -207,8 +207,6 @@ def _plain(talk: Talk, word: str, rest: Sequence[str]) -> None:
         talk.with_assoc = True
     elif known == "readonly":
         talk.readonly = True
-    elif known == "parsable":
-        talk.parsable = "p"
     elif known == "ping":
         talk.say("slurmdbd(primary) at 127.0.0.1 is UP\n")
     elif known == "version":

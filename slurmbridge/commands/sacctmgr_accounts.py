@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from slurmbridge.commands.sacctmgr_limits import set_association
+from slurmbridge.commands.sacctmgr_limits import as_left, set_association
 from slurmbridge.commands.sacctmgr_modify import DENIED, deny, modify_associations
 from slurmbridge.commands.sacctmgr_removal import Removal, active_jobs, refused, remove_associations, still_default
 from slurmbridge.commands.sacctmgr_rows import association_settings
@@ -118,7 +118,7 @@ class AccountSettings:
             allowed = word.named("QosLevel", 1) and not word.named("Parent", 2)
         else:
             allowed = True
-            talk.complain(f" Unknown option: {word.text}\n Use keyword 'where' to modify condition\n")
+            talk.complain(f" Unknown option: {as_left(word)}\n Use keyword 'where' to modify condition\n")
         refuse_operator(talk, word, allowed)
 
     def _flags(self, talk: Talk, word: Word) -> None:
@@ -238,7 +238,7 @@ async def _modify_records(talk: Talk, where: Where, given: int, settings: Settin
     if not talk.is_operator:
         deny(talk)
         return
-    names = [account.name for account in matching_accounts(talk, where)]
+    names = [account.name for account in matching_accounts(talk, where)] if where.narrows() or not given else []
     if not names:
         talk.say("  Nothing modified\n")
         talk.exit_code = 1
@@ -279,6 +279,10 @@ async def delete_account(talk: Talk, argv: Sequence[str]) -> None:
         talk.complain(" No conditions given to remove, not executing.\n")
         return
     if talk.exit_code:
+        return
+    if not where.narrows():
+        talk.say(" Nothing deleted\n")
+        talk.exit_code = 1
         return
     if "root" in (where.accounts or ()):
         talk.complain(" You are not allowed to remove the root account.\n Use remove cluster instead.\n")

@@ -21,6 +21,9 @@ _AGES = (("PurgeEventAfter", "event"), ("PurgeJobAfter", "job"), ("PurgeResvAfte
 
 
 async def dump(talk: Talk, argv: Sequence[str]) -> None:
+    if not talk.is_super:
+        _denied(talk, "dumping")
+        return
     keeps: set[str] = set()
     ages: dict[str, int] = {}
     directory = "/tmp"
@@ -49,9 +52,6 @@ async def dump(talk: Talk, argv: Sequence[str]) -> None:
                 talk.complain(f" No cluster '{word.operand}' here\n")
         else:
             talk.complain(f" Unknown condition: {text}\n")
-    if not talk.is_super:
-        _denied(talk, "dumping")
-        return
     for kind in sorted(keeps - set(ages)):
         talk.complain(f" Problem dumping archive: no age is given for {kind} records (Purge{kind.title()}After=)\n")
     if "usage" in ages:
@@ -84,6 +84,10 @@ async def load(talk: Talk, argv: Sequence[str]) -> None:
         else:
             talk.complain(f" Unknown option: {text}\n")
     if talk.exit_code:
+        return
+    if not path:
+        talk.log_error("Error with request.")
+        talk.complain(" Problem loading archive file: Unspecified error\n")
         return
     if not await talk.ask(COMMIT):
         talk.say(" Changes Discarded\n")

@@ -34,6 +34,13 @@ def _take_time(talk: Talk, word: Word, span: dict[str, int | None]) -> bool:
     return False
 
 
+_ACTIONS = {f"{verb} {what}" for verb in ("add", "get", "modify", "remove") for what in (
+    "accounts", "associations", "clusters", "federations", "resources", "users", "qos", "wckeys", "reservation")} | {
+    "add account coord", "remove account coords", "add tres", "modify job", "archive dump", "archive load",
+    "register cluster", "cluster tres", "reconfigure", "roll usage", "node state", "flush jobs", "import usage"}
+"""What transactions may be called, Slurm's names of requests (and our own)."""
+
+
 async def list_transactions(talk: Talk, argv: Sequence[str]) -> None:
     span: dict[str, int | None] = {"start": None, "end": None}
     formats: list[str] = []
@@ -56,7 +63,12 @@ async def list_transactions(talk: Talk, argv: Sequence[str]) -> None:
         elif word.named("Actors", 4) and word.name.lower() not in ("acti", "actio", "action"):
             actors += name_list(word.operand)
         elif word.named("Action", 4):
-            actions += [name.lower() for name in name_list(word.operand)]
+            for name in name_list(word.operand):
+                if name not in _ACTIONS:
+                    talk.log_error(f"You gave a bad action '{name}'.")
+                    talk.exit_code = 1
+                    break
+                actions.append(name)
         elif word.named("Clusters", 3):
             pass
         elif word.named("Format", 1):

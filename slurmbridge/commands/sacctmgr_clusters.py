@@ -3,12 +3,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slurmbridge.commands.sacctmgr_limits import set_association
+from slurmbridge.commands.sacctmgr_limits import as_left, set_association
 from slurmbridge.commands.sacctmgr_modify import deny
 from slurmbridge.commands.sacctmgr_rows import association_settings
 from slurmbridge.commands.sacctmgr_talk import Talk
 from slurmbridge.commands.sacctmgr_words import Settings, Word, name_list, refuse_operator, split_word, where_and_set
 from slurmbridge.slurm import errors
+
+_NOT_OF_A_ROOT = (("GrpTRESRunMins", (("GrpCPURunMins", 7), ("GrpTRESRunMins", 8))),
+                  ("GrpTRESMins", (("GrpCPUMins", 7), ("GrpTRESMins", 8))), ("GrpWall", (("GrpWall", 4),)))
+"""Limits and by which words they are set."""
 
 
 async def add_cluster(talk: Talk, argv: Sequence[str]) -> None:
@@ -45,11 +49,13 @@ def _take(talk: Talk, word: Word, names: list[str], settings: Settings) -> None:
     elif word.named("Classification", 3) or word.named("Features", 2) or word.named("Federation", 3) or word.named(
             "FedState", 4):
         talk.complain(f" {word.name} is not offered by slurmbridge\n")
+    elif limit := next((limit for limit, names in _NOT_OF_A_ROOT if any(word.named(*name) for name in names)), ""):
+        talk.complain(f"{limit} is not a valid option for the root association of a cluster.\n")
     elif set_association(talk, word, settings):
         allowed = word.named("QosLevel", 1)
     else:
         allowed = True
-        talk.complain(f" Unknown option: {word.text}\n Use keyword 'where' to modify condition\n")
+        talk.complain(f" Unknown option: {as_left(word)}\n Use keyword 'where' to modify condition\n")
     refuse_operator(talk, word, allowed)
 
 
@@ -72,13 +78,17 @@ async def modify_cluster(talk: Talk, argv: Sequence[str]) -> None:
                                         "Are you sure you want to continue?"):
         talk.say("Aborted\n")
         return
-    for name in names:
+    for name in filter(None, names):
         if name != talk.cluster:
             talk.complain(f" This cluster '{name}' doesn't exist.\n"
                           "        Contact your admin to add it to accounting.\n")
             return
     if not talk.is_operator:
         deny(talk)
+        return
+    if names == [""]:
+        talk.say("  Nothing modified\n")
+        talk.exit_code = 1
         return
     talk.say(" Setting\n  Default Limits:\n" + association_settings(settings))
     root = talk.tree().root
@@ -92,7 +102,14 @@ async def modify_cluster(talk: Talk, argv: Sequence[str]) -> None:
 
 
 async def delete_cluster(talk: Talk, argv: Sequence[str]) -> None:
-    names = [name for text in argv for name in name_list(split_word(text).operand)]
+    names: list[str] = []
+    for _, word in where_and_set(argv):
+        if word.value is None or word.named("Names", 1) or word.named("Clusters", 3):
+            names += name_list(word.operand)
+        else:
+            talk.complain(f" Unknown condition: {word.text}\n Use keyword 'set' to modify value\n")
+    if talk.exit_code:
+        return
     if not names:
         talk.complain(" No conditions given to remove, not executing.\n")
     elif not talk.is_super:

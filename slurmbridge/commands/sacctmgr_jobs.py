@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slurmbridge.commands.common import JobName, parse_job_name, time_texts, uid_of
+from slurmbridge.commands.common import JobName, Stop, parse_job_name, time_texts, uid_of
 from slurmbridge.commands.sacctmgr_fields import matches
 from slurmbridge.commands.sacctmgr_lists import show
 from slurmbridge.commands.sacctmgr_talk import COMMIT, Talk
@@ -59,7 +59,11 @@ async def modify_job(talk: Talk, argv: Sequence[str]) -> None:
 
 def _condition(talk: Talk, word: Word, where: dict[str, Any], names: list[JobName]) -> None:
     if word.value is None or word.named("JobID", 1):
-        found = [parse_job_name(part) for part in word.operand.split(",") if part]
+        parts = [part for part in word.operand.split(",") if part]
+        bad = next((part for part in parts if not part[0].isdigit()), None)
+        if bad is not None:
+            raise Stop.fatal("sacctmgr", f"Bad job/step specified: {bad}")
+        found = [parse_job_name(part) for part in parts]
         if not found or None in found:
             talk.complain(f"Invalid job id(s) {word.operand} specified\n")
         names += [name for name in found if name is not None]

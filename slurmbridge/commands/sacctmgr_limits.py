@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from slurmbridge.commands.sacctmgr_talk import Talk
 from slurmbridge.commands.sacctmgr_words import (
+    LONG_MAX,
     Settings,
     Word,
     name_list,
@@ -141,7 +142,7 @@ def _apply(talk: Talk, setter: Setter, word: Word, settings: Settings) -> bool:
             talk.exit_code = 1
             return False
     else:
-        count = number(talk, text, setter.label)
+        count = number(talk, text, setter.label, LONG_MAX)
         if count is False:
             return False
         counts = {setter.kind: count}
@@ -155,6 +156,14 @@ def set_limit(talk: Talk, table: tuple[Setter, ...], word: Word, settings: Setti
         if any(word.named(name, letters) for name, letters in setter.names):
             return _apply(talk, setter, word, settings)
     return None
+
+
+def as_left(word: Word) -> str:
+    """The word's text after an association did not take it: Slurm has put what should be a number into lower case."""
+    if word.value and any(setter.kind not in ("wall", "tres") and any(word.named(*name) for name in setter.names)
+                          for setter in _ASSOCIATION):
+        return word.text.removesuffix(word.value) + word.value.lower()
+    return word.text
 
 
 def set_association(talk: Talk, word: Word, settings: Settings) -> bool:

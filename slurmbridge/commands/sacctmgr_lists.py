@@ -224,6 +224,7 @@ async def list_tres(talk: Talk, argv: Sequence[str]) -> None:
 
 async def list_cluster(talk: Talk, argv: Sequence[str]) -> None:
     formats: list[str] = []
+    versions: list[str] = []
     where = Where()
     for text in argv:
         word = split_word(text)
@@ -237,15 +238,17 @@ async def list_cluster(talk: Talk, argv: Sequence[str]) -> None:
         elif word.named("Format", 2):
             formats.append(word.operand)
         elif matches(word.name, "Classification", 3) or matches(word.name, "Federations", 3) or matches(
-                word.name, "Flags", 2) or matches(word.name, "RPCVersions", 1):
+                word.name, "Flags", 2):
             pass
+        elif matches(word.name, "RPCVersions", 1):
+            versions += name_list(word.operand)
         else:
             talk.complain(f" Unknown condition: {word.text}\n Use keyword 'set' to modify value\n")
     if talk.exit_code:
         return
     tree = talk.tree()
     rows: list[Row] = []
-    if here(talk, where) and tree.root is not None:
+    if here(talk, where) and tree.root is not None and (not versions or str(RPC_VERSION) in versions):
         conf = talk.session.views.conf
         port = conf.values.get("SlurmctldPort", "6817").partition("-")[0]
         rows.append({**_row(tree, where, tree.root), "name": talk.cluster, "chost": "127.0.0.1", "cport": port,

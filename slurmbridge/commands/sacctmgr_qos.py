@@ -53,6 +53,8 @@ class QosWhere:
         elif word.named("PreemptMode", 8):
             modes = [PREEMPT_MODES.get(name.upper()) for name in name_list(word.operand)]
             if None in modes:
+                bad = next(name for name in name_list(word.operand) if name.upper() not in PREEMPT_MODES)
+                talk.log_error(f"Unknown preempt_mode given '{bad}'")
                 talk.complain(f" Bad Preempt Mode given: {word.text}\n")
                 return
             self.preempt_modes = (self.preempt_modes or []) + [mode or "" for mode in modes]
@@ -69,6 +71,10 @@ class QosWhere:
                 talk.exit_code = 1
             else:
                 self.ids.append(value)
+
+    def narrows(self) -> bool:
+        """Whether any condition has a value."""
+        return any((self.names, self.ids, self.descriptions, self.preempt_modes))
 
     def matching(self, talk: Talk) -> list[QosRecord]:
         """By id. Without conditions all."""
@@ -125,6 +131,9 @@ async def add_qos(talk: Talk, argv: Sequence[str]) -> None:
              f"  Description    = {settings.get('description', new[-1])}\n" + qos_settings(settings))
     if not talk.is_super:
         talk.complain(f" Problem adding QOS: {errors.strerror(errors.ESLURM_ACCESS_DENIED)}\n")
+        return
+    if "" in new:
+        talk.complain(f" Problem adding QOS: {errors.strerror(errors.SLURM_ERROR)}\n")
         return
     settings.pop("raw_usage", None)
     operations = [{"op": "add_qos", "name": name, "settings": {"description": name, **settings}} for name in new]
@@ -202,7 +211,7 @@ async def delete_qos(talk: Talk, argv: Sequence[str]) -> None:
     if not talk.is_super:
         deny(talk)
         return
-    names = [qos.name for qos in where.matching(talk)]
+    names = [qos.name for qos in where.matching(talk)] if where.narrows() else []
     if not names:
         talk.say("  Nothing deleted\n")
         talk.exit_code = 1

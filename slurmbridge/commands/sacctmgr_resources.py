@@ -62,7 +62,8 @@ class _Asked:
                 talk.complain(f" Unknown resource type: '{text}'  Valid resources is License.\n")
             self.kind = "License"
         else:
-            talk.complain(f" Unknown option: {word.text}\n Use keyword 'where' to modify condition\n")
+            talk.say(f" Unknown option: {word.text}\n Use keyword 'where' to modify condition\n")
+            talk.exit_code = 1
 
     def condition(self, talk: Talk, word: Word) -> None:
         text = word.operand
@@ -137,8 +138,8 @@ async def add_resource(talk: Talk, argv: Sequence[str]) -> None:
     asked = _Asked()
     for _, word in where_and_set(argv):
         asked.set(talk, word)
-        if talk.exit_code:
-            return
+    if talk.exit_code:
+        return
     if not asked.names:
         talk.complain(" Need name of resource to add.\n")
         return

@@ -21,6 +21,13 @@ async def delete_user(talk: Talk, argv: Sequence[str]) -> None:
         return
     if talk.exit_code:
         return
+    if not where.narrows():
+        if given & (ASSOCIATION | WCKEY):
+            talk.say(" Nothing deleted\n")
+        else:
+            talk.complain(f" Error with request: {errors.strerror(errors.SLURM_NO_CHANGE_IN_DATA)}\n")
+        talk.exit_code = 1
+        return
     if given & WCKEY:
         await _delete_wckeys(talk, where)
         return

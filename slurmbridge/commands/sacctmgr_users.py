@@ -7,7 +7,7 @@ from typing import Any
 from slurmbridge.commands.common import uid_of
 from slurmbridge.commands.sacctmgr_accounts import reset_usage
 from slurmbridge.commands.sacctmgr_fields import matches
-from slurmbridge.commands.sacctmgr_limits import set_association
+from slurmbridge.commands.sacctmgr_limits import as_left, set_association
 from slurmbridge.commands.sacctmgr_modify import DENIED, deny, modify_associations
 from slurmbridge.commands.sacctmgr_rows import association_settings
 from slurmbridge.commands.sacctmgr_talk import Talk
@@ -47,7 +47,7 @@ def take_user_condition(talk: Talk, word: Word, where: Where, wckeys: bool) -> i
         where.users = (where.users or []) + name_list(word.operand)
         return USER
     elif word.named("AdminLevel", 2):
-        where.admin_level = admin_level(word.operand) or ""
+        where.admin_level = admin_level(word.operand)
         return USER
     elif word.named("Clusters", 1):
         where.clusters = (where.clusters or []) + name_list(word.operand)
@@ -141,7 +141,7 @@ class NewUsers:
             allowed = word.named("QosLevel", 1)
         else:
             allowed = True
-            talk.complain(f" Unknown option: {word.text}\n")
+            talk.complain(f" Unknown option: {as_left(word)}\n")
         refuse_operator(talk, word, allowed)
 
 
@@ -154,8 +154,8 @@ async def add_user(talk: Talk, argv: Sequence[str]) -> None:
     wanted = NewUsers()
     for _, word in where_and_set(argv):
         wanted.take(talk, word)
-        if talk.exit_code:
-            return
+    if talk.exit_code:
+        return
     if not wanted.names:
         talk.complain(" Need name of user to add.\n")
         return
@@ -291,7 +291,7 @@ class UserSettings:
             allowed = word.named("QosLevel", 1)
         else:
             allowed = True
-            talk.complain(f" Unknown option: {word.text}\n Use keyword 'where' to modify condition\n")
+            talk.complain(f" Unknown option: {as_left(word)}\n Use keyword 'where' to modify condition\n")
         refuse_operator(talk, word, allowed)
 
 
@@ -322,7 +322,7 @@ async def modify_user(talk: Talk, argv: Sequence[str]) -> None:
         if given == ASSOCIATION:
             talk.complain(" There was a problem with your 'where' options.\n")
         else:
-            await _modify_users(talk, where, wanted)
+            await _modify_users(talk, where, wanted, given)
     if wanted.given & ASSOCIATION:
         if given == USER and not where.users:
             talk.complain(" There was a problem with your 'where' options.\n")
@@ -335,14 +335,15 @@ async def modify_user(talk: Talk, argv: Sequence[str]) -> None:
             talk.complain(f" Error with request: {error.text}\n")
 
 
-async def _modify_users(talk: Talk, where: Where, wanted: UserSettings) -> None:
+async def _modify_users(talk: Talk, where: Where, wanted: UserSettings, given: int) -> None:
     if where.accounts and await talk.ask(
             " You specified Accounts in your request.  Did you mean DefaultAccounts?\n"):
         where.default_accounts, where.accounts = (where.default_accounts or []) + where.accounts, None
     talk.say(" Modified users...\n")
     if not _may_modify(talk, where, wanted):
         return
-    names = [user.name for user in matching_users(talk, where)] if here(talk, where) else []
+    names = [user.name for user in matching_users(talk, where)] if here(talk, where) and (
+        where.narrows() or not given) else []
     if wanted.admin_level == "" or not names:
         talk.say("  Nothing modified\n")
         talk.exit_code = 1

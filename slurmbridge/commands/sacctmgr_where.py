@@ -41,6 +41,13 @@ class Where:
     with_coordinators: bool = False
     formats: list[str] = field(default_factory=list)
 
+    def narrows(self) -> bool:
+        """Whether any condition has a value: ``name=`` alone changes and removes nothing."""
+        lists = (self.accounts, self.ids, self.clusters, self.default_qos, self.partitions, self.parents, self.qos,
+                 self.users, self.descriptions, self.organizations, self.default_accounts, self.default_wckeys,
+                 self.wckeys)
+        return any(any(one or ()) for one in lists) or bool(self.admin_level)
+
     def take_flag(self, word: Word) -> bool:
         """A bare word of lists of users and accounts. False: not one."""
         if word.value is not None:

@@ -14,6 +14,7 @@ from slurmbridge.slurm.memory import leading_int
 from slurmbridge.views.associations import active_qos
 
 Settings = dict[str, Any]
+LONG_MAX, UINT32_MAX = (1 << 63) - 1, (1 << 32) - 1
 
 
 class Word(NamedTuple):
@@ -75,7 +76,7 @@ def strip_quotes(text: str, lower: bool = True) -> str:
 
 
 def name_list(text: str, lower: bool = True) -> list[str]:
-    """``a,b,'c d'``: names in order, each once (the last place counts)."""
+    """``a,b,'c d'``: names in order, each once (the last place counts); an empty text is one empty name."""
     quote = text[:1] if text[:1] in ("'", '"') else ""
     rest = text[1:] if quote else text
     if quote and quote in rest:
@@ -83,21 +84,23 @@ def name_list(text: str, lower: bool = True) -> list[str]:
     rest = rest.replace('"', "`").replace("'", "`")
     found: dict[str, None] = {}
     for name in (rest.lower() if lower else rest).split(","):
-        if name:
+        if name or not rest:
             found.pop(name, None)
             found[name] = None
     return list(found)
 
 
-def number(talk: Talk, text: str, what: str) -> int | bool | None:
-    """A whole number; None clears (below zero); False: none (said so)."""
+def number(talk: Talk, text: str, what: str, most: int = UINT32_MAX) -> int | bool | None:
+    """A whole number, of which the bits of ``most`` count; None clears (below zero, and ``most``); False: none (said
+    so)."""
     meat = strip_quotes(text)
     parsed = leading_int(meat)
     if (parsed and parsed[1]) or (parsed is None and meat):
         talk.log_error(f"Invalid value for {what} ({meat})")
         return False
     value = parsed[0] if parsed else 0
-    return None if value < 0 else value
+    value = min(value, LONG_MAX) & most if value >= 0 else most
+    return None if value == most else value
 
 
 def numbers(talk: Talk, text: str, what: str) -> list[int]:
@@ -124,7 +127,7 @@ def real(talk: Talk, text: str, what: str) -> float | bool | None:
 
 
 def tres(talk: Talk, text: str) -> dict[str, int | None] | None:
-    """``cpu=4,mem=2G,gres/gpu=-1``: counts, None for those taken out. None: bad (said so)."""
+    """``cpu=4,mem=2G,gres/gpu=-1``: counts, None for those taken out. None: bad (said so), or none."""
     found: dict[str, int | None] = {}
     for entry in strip_quotes(text, lower=False).split(","):
         if not entry:
@@ -144,7 +147,7 @@ def tres(talk: Talk, text: str) -> dict[str, int | None] | None:
             talk.log_error(f"slurmdb_format_tres_str: no value found for {entry}")
             return None
         found[known] = None if parsed[0] < 0 else _scaled(known, *parsed)
-    return found
+    return found or None
 
 
 def _scaled(name: str, count: int, unit: str) -> int:
@@ -160,7 +163,10 @@ def _scaled(name: str, count: int, unit: str) -> int:
 
 def qos_list(talk: Talk, text: str, operator: str) -> list[str] | None:
     """QOS names, with ``+`` or ``-`` where they change a list; empty for an empty value. None: bad (said so)."""
-    words = name_list(text)
+    words = [word for word in name_list(text) if word]
+    if text and not words:
+        talk.log_error("You gave me an empty qos list")
+        return None
     known = {qos.name for qos in active_qos(talk.data)}
     found = []
     for word in words:
