@@ -151,6 +151,9 @@ async def add_account(talk: Talk, argv: Sequence[str]) -> None:
         if above not in mine:
             talk.complain(f" error: {DENIED}\n\n")
             return
+    if "" in wanted.names:
+        talk.complain(" error: Something was wrong with your query\n")
+        return
     parent = tree.find(above)
     if wanted.clusters and talk.cluster not in wanted.clusters:
         talk.complain(f" error: Cluster '{wanted.clusters[0]}' has not been added yet, "

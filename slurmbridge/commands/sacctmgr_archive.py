@@ -1,11 +1,13 @@
 """``sacctmgr archive dump`` and ``load``: old records out of the ledger into files, and back (sacctmgr(1))."""
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 
 from slurmbridge.commands.sacctmgr_modify import DENIED
 from slurmbridge.commands.sacctmgr_talk import COMMIT, Talk
-from slurmbridge.commands.sacctmgr_words import refuse_operator, split_word, strip_quotes
+from slurmbridge.commands.sacctmgr_words import name_list, refuse_operator, split_word, strip_quotes
 from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.memory import leading_int
@@ -25,6 +27,7 @@ async def dump(talk: Talk, argv: Sequence[str]) -> None:
         _denied(talk, "dumping")
         return
     keeps: set[str] = set()
+    clusters: list[str] = []
     ages: dict[str, int] = {}
     directory = "/tmp"
     now, zone = int(talk.session.now()), Zone.of(talk.env)
@@ -36,8 +39,8 @@ async def dump(talk: Talk, argv: Sequence[str]) -> None:
             kind = next((kind for name, kind in _FLAGS if word.named(name, 1)), None)
             if kind:
                 keeps.add(kind)
-            elif text.lower() != talk.cluster:
-                talk.complain(f" Unknown condition: {text}\n")
+            else:
+                clusters += name_list(text)
             continue
         kind = next((kind for name, kind in _AGES if word.named(name, 10)), None) or next(
             (kind for name, kind in _AGES if word.named(name.replace("After", "Months"), 6)), None)
@@ -48,8 +51,7 @@ async def dump(talk: Talk, argv: Sequence[str]) -> None:
         elif word.named("Directory", 2):
             directory = strip_quotes(word.operand, lower=False)
         elif word.named("Clusters", 1):
-            if talk.cluster not in word.operand.lower().split(","):
-                talk.complain(f" No cluster '{word.operand}' here\n")
+            clusters += name_list(word.operand)
         else:
             talk.complain(f" Unknown condition: {text}\n")
     for kind in sorted(keeps - set(ages)):
@@ -58,6 +60,9 @@ async def dump(talk: Talk, argv: Sequence[str]) -> None:
         talk.complain(" Problem dumping archive: rolled-up usage is kept for ever\n")
     if talk.exit_code:
         return
+    if any(name != talk.cluster for name in clusters):
+        _failed(talk, "dumping archive")
+        return
     if not await talk.ask(_WARNING):
         talk.say(" Changes Discarded\n")
         return
@@ -65,15 +70,27 @@ async def dump(talk: Talk, argv: Sequence[str]) -> None:
     try:
         await talk.session.acts.archive(talk.session.identity, parts, _full(talk, directory))
     except SlurmError as error:
-        talk.complain(f" Problem dumping archive: {error}\n")
+        if str(error).endswith(os.strerror(errno.ENOENT)):
+            talk.complain(f" dump: Failed to stat {directory}: {os.strerror(errno.ENOENT)}\n"
+                          " Note: For archive dump, the directory must be on the calling host.\n")
+        else:
+            talk.complain(f" Problem dumping archive: {error}\n")
 
 
-def _denied(talk: Talk, doing: str) -> None:
+def _denied(talk: Talk, doing: str, what: str = "") -> None:
     talk.log_error(DENIED)
-    talk.complain(f" Problem {doing} archive: {errors.strerror(errors.ESLURM_ACCESS_DENIED)}\n")
+    talk.complain(f" Problem {doing} archive{what}: {errors.strerror(errors.ESLURM_ACCESS_DENIED)}\n")
+
+
+def _failed(talk: Talk, doing: str) -> None:
+    talk.log_error("Error with request.")
+    talk.complain(f" Problem {doing}: {errors.strerror(errors.SLURM_ERROR)}\n")
 
 
 async def load(talk: Talk, argv: Sequence[str]) -> None:
+    if not talk.is_super:
+        _denied(talk, "loading", " file")
+        return
     path = ""
     for text in argv:
         word = split_word(text)
@@ -86,8 +103,7 @@ async def load(talk: Talk, argv: Sequence[str]) -> None:
     if talk.exit_code:
         return
     if not path:
-        talk.log_error("Error with request.")
-        talk.complain(" Problem loading archive file: Unspecified error\n")
+        _failed(talk, "loading archive file")
         return
     if not await talk.ask(COMMIT):
         talk.say(" Changes Discarded\n")
@@ -95,7 +111,12 @@ async def load(talk: Talk, argv: Sequence[str]) -> None:
     try:
         await talk.session.acts.load_archive(talk.session.identity, _full(talk, path))
     except SlurmError as error:
-        talk.complain(f" Problem loading archive file: {error}\n")
+        if str(error).endswith(os.strerror(errno.ENOENT)):
+            talk.log_error("No archive file given to recover.")
+            talk.complain(f" Problem loading archive file: {os.strerror(errno.ENOENT)}\n"
+                          " Note: For archive load, the file must be accessible on the slurmdbd host.\n")
+        else:
+            talk.complain(f" Problem loading archive file: {error}\n")
 
 
 def _full(talk: Talk, path: str) -> str:

@@ -59,16 +59,23 @@ def _take(talk: Talk, word: Word, names: list[str], settings: Settings) -> None:
     refuse_operator(talk, word, allowed)
 
 
+def _condition(talk: Talk, word: Word, names: list[str]) -> None:
+    """Of the conditions only names are looked at: there is the one cluster."""
+    if word.value is None or word.named("Names", 1) or word.named("Clusters", 3):
+        names.extend(name_list(word.operand))
+    elif not (word.named("Classification", 3) or word.named("Federations", 3) or word.named("Flags", 2)
+              or word.named("RPCVersions", 1)):
+        talk.complain(f" Unknown condition: {word.text}\n Use keyword 'set' to modify value\n")
+
+
 async def modify_cluster(talk: Talk, argv: Sequence[str]) -> None:
     names: list[str] = []
     settings: Settings = {}
     for setting, word in where_and_set(argv):
         if setting:
             _take(talk, word, [], settings)
-        elif word.value is None or word.named("Names", 1) or word.named("Clusters", 3):
-            names += name_list(word.operand)
-        else:
-            talk.complain(f" Unknown condition: {word.text}\n Use keyword 'set' to modify value\n")
+        elif refuse_operator(talk, word, False):
+            _condition(talk, word, names)
     if talk.exit_code:
         return
     if not settings:
@@ -104,10 +111,7 @@ async def modify_cluster(talk: Talk, argv: Sequence[str]) -> None:
 async def delete_cluster(talk: Talk, argv: Sequence[str]) -> None:
     names: list[str] = []
     for _, word in where_and_set(argv):
-        if word.value is None or word.named("Names", 1) or word.named("Clusters", 3):
-            names += name_list(word.operand)
-        else:
-            talk.complain(f" Unknown condition: {word.text}\n Use keyword 'set' to modify value\n")
+        _condition(talk, word, names)
     if talk.exit_code:
         return
     if not names:

@@ -81,7 +81,7 @@ def _condition(talk: Talk, word: Word, where: dict[str, Any], names: list[JobNam
     elif word.named("WCkeys", 1):
         where["wckeys"] = name_list(word.operand)
     elif word.named("Users", 1):
-        uids = [uid_of(name) for name in name_list(word.operand)]
+        uids = [uid_of(name) for name in name_list(word.operand, lower=False)]
         if None in uids:
             talk.complain(f"sacctmgr: error: Invalid user id: {word.operand}\n")
         where["uids"] = uids

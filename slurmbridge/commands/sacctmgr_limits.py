@@ -160,8 +160,8 @@ def set_limit(talk: Talk, table: tuple[Setter, ...], word: Word, settings: Setti
 
 def as_left(word: Word) -> str:
     """The word's text after an association did not take it: Slurm has put what should be a number into lower case."""
-    if word.value and any(setter.kind not in ("wall", "tres") and any(word.named(*name) for name in setter.names)
-                          for setter in _ASSOCIATION):
+    numbers = [name for setter in _ASSOCIATION if setter.kind not in ("wall", "tres") for name in setter.names]
+    if word.value and any(word.named(*name) for name in (*numbers, ("FairShare", 1), ("Shares", 1), ("Priority", 2))):
         return word.text.removesuffix(word.value) + word.value.lower()
     return word.text
 

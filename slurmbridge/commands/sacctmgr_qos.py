@@ -76,9 +76,10 @@ class QosWhere:
         """Whether any condition has a value."""
         return any((self.names, self.ids, self.descriptions, self.preempt_modes))
 
-    def matching(self, talk: Talk) -> list[QosRecord]:
-        """By id. Without conditions all."""
-        records = sorted(talk.data.qos.values(), key=lambda qos: qos.id) if self.with_deleted else active_qos(talk.data)
+    def matching(self, talk: Talk, by_name: bool = False) -> list[QosRecord]:
+        """By id (``by_name``: by name, where names are asked for). Without conditions all."""
+        records = list(talk.data.qos.values()) if self.with_deleted else active_qos(talk.data)
+        records = sorted(records, key=lambda qos: (qos.name if by_name and self.names else "", qos.id))
         return [qos for qos in records
                 if (not self.names or qos.name in self.names) and (not self.ids or qos.id in self.ids)
                 and (not self.descriptions or qos.description in self.descriptions)
@@ -168,7 +169,7 @@ async def modify_qos(talk: Talk, argv: Sequence[str]) -> None:
     if not talk.is_super:
         deny(talk)
         return
-    names = [qos.name for qos in where.matching(talk)]
+    names = [qos.name for qos in where.matching(talk, by_name=True)]
     operations = [{"op": "modify_qos", "name": name, "settings": settings} for name in names]
     try:
         talk.draft().apply_all(operations)
@@ -211,7 +212,7 @@ async def delete_qos(talk: Talk, argv: Sequence[str]) -> None:
     if not talk.is_super:
         deny(talk)
         return
-    names = [qos.name for qos in where.matching(talk)] if where.narrows() else []
+    names = [qos.name for qos in where.matching(talk, by_name=True)] if where.narrows() else []
     if not names:
         talk.say("  Nothing deleted\n")
         talk.exit_code = 1

@@ -187,6 +187,10 @@ def _may_add(talk: Talk, wanted: NewUsers) -> str:
 
 
 async def _add_users(talk: Talk, wanted: NewUsers) -> None:
+    if "" in wanted.names:
+        text = errors.strerror(errors.ESLURM_USER_ID_MISSING)
+        talk.complain(f" error: Problem adding user associations: {text} ({text})\n")
+        return
     tree = talk.tree()
     operations: list[dict[str, Any]] = []
     new = [name for name in wanted.names if name not in talk.data.users or talk.data.users[name].deleted]
