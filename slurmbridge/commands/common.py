@@ -20,6 +20,7 @@ from slurmbridge.slurm import array, durations, hostlist
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.getopt import OptionTable, Parser, completions
 from slurmbridge.slurm.version import SLURM_VERSION
+from slurmbridge.slurm.words import quoted_list
 from slurmbridge.slurm.zones import Zone
 from slurmbridge.views.records import JobRecord
 from slurmbridge.views.session import Reply, Session, Views
@@ -249,19 +250,26 @@ def hosts_of(name: str, text: str, option: str) -> list[str]:
 def check_clusters(name: str, text: str, own: str, *, federation: bool = False) -> str:
     """-M: this cluster's own name and ``all`` are known. Returns error lines about others; raises Stop with them and
     Slurm's last words where none is known."""
-    words = [word.strip("'\"").lower() for word in text.split(",")]
-    words = list(dict.fromkeys(word for word in words if word)) or [""]
-    if words == ["all"]:
-        return ""
-    strange = [word for word in words if word != own.lower()]
-    lines = (f'{name}: error: --federation set or "fed_display" configured, but could not load federation '
-             "information: No error\n") if federation else ""
-    lines += "".join(f"{name}: error: No cluster '{word}' known by database.\n" for word in strange)
-    if len(strange) == len(words):
-        raise Stop(Reply("", f"{lines}{name}: error: '{text}' can't be reached now, or it is an invalid entry for "
-                             f"--cluster.  Use 'sacctmgr list clusters' to see available clusters.\n"
-                             f"{name}: fatal: Could not get cluster information\n", 1))
+    lines, known = clusters_text(name, text, own)
+    if federation and text.lower() != "all":
+        lines = (f'{name}: error: --federation set or "fed_display" configured, but could not load federation '
+                 f"information: No error\n{lines}")
+    if not known:
+        raise Stop(Reply("", f"{lines}{name}: fatal: Could not get cluster information\n", 1))
     return lines
+
+
+def clusters_text(name: str, text: str, own: str) -> tuple[str, bool]:
+    """(error lines of command ``name`` about the clusters of -M that are not ``own``, whether any is known)."""
+    words = list(dict.fromkeys(word.strip().lower() for word in quoted_list(text))) or [""]
+    if words == ["all"]:
+        return "", True
+    strange = [word for word in words if word != own.lower()]
+    lines = "".join(f"{name}: error: No cluster '{word}' known by database.\n" for word in strange)
+    if len(strange) < len(words):
+        return lines, True
+    return (f"{lines}{name}: error: '{text}' can't be reached now, or it is an invalid entry for "
+            "--cluster.  Use 'sacctmgr list clusters' to see available clusters.\n"), False
 
 
 def wckey_asked(names: Sequence[str] | None, wckey: str) -> bool:

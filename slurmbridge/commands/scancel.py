@@ -9,9 +9,10 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from slurmbridge.commands import scancel_filters
 from slurmbridge.commands.common import Stop, array_tasks_text, command, holds_task, parse_job_name
 from slurmbridge.commands.scancel_options import EVERY_TASK, NAME, Options, Target, list_text, parse
-from slurmbridge.slurm import errors, hostlist
+from slurmbridge.slurm import errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.states import FINISHED, PENDING, RUNNING, SUSPENDED
 from slurmbridge.views.records import JobRecord
@@ -150,7 +151,11 @@ class Canceller:
         if self.options.targets:
             queue = [job for job in queue if any(self._is_meant(job, target) for target in wanted)]
         if self.options.has_filter:
-            queue = self._filtered(queue)
+            chosen = self._filtered(queue)
+            if wanted and self.options.ctld and self.options.sibling is None and all(
+                    target.step_id is None for target in wanted):
+                self._tell_filtered(queue)
+            queue = chosen
             if not queue and self.options.verbose > 0:
                 self.error(f"No active jobs match ALL job filters, including: {self._filters()}")
         # pending jobs first: none of them shall start in the place of one that ends
@@ -213,27 +218,17 @@ class Canceller:
         return found
 
     def _filtered(self, queue: Sequence[JobRecord]) -> list[JobRecord]:
-        options = self.options
-        nodes = None if options.nodelist is None else _hosts(options.nodelist)
-
-        def passes(job: JobRecord) -> bool:
-            key = job.wckey
-            if options.wckey is not None and not options.wckey.startswith("*"):
-                key = key.removeprefix("*")
-            return (job.state in _ACTIVE
-                    and (options.account is None or job.account == options.account)
-                    and (options.job_name is None or job.name == options.job_name)
-                    and (options.partition is None or job.partition == options.partition)
-                    and (options.qos is None or job.qos == options.qos)
-                    and (options.reservation is None or job.request.reservation == options.reservation)
-                    and (options.state is None or job.state == options.state)
-                    and (options.user_name is None or job.uid == options.uid)
-                    and (nodes is None or not nodes.isdisjoint(job.nodes))
-                    and (options.wckey is None or key == options.wckey))
-
-        kept = [job for job in queue if passes(job)]
+        kept = [job for job in queue if job.state in _ACTIVE and scancel_filters.mismatch(job, self.options) is None]
         leaders = {job.het_job_id for job in kept if job.het_job_id and not job.het_offset}
         return [job for job in kept if not (job.het_offset and job.het_job_id in leaders)]
+
+    def _tell_filtered(self, queue: Sequence[JobRecord]) -> None:
+        """The controller says of each named job why a filter leaves it out; that is no failure."""
+        for job in queue:
+            if why := scancel_filters.mismatch(job, self.options):
+                text, _ = self._job_text(job)
+                self.error(f"Kill job error on job id {text}: {why}: "
+                           f"{errors.strerror(errors.ESLURM_JOB_SIGNAL_FAILED)}")
 
     def _is_meant(self, job: JobRecord, target: Target) -> bool:
         """As in Slurm ``N+k`` is the component for the job's end only: a signal, or a step's number, means job N."""
@@ -273,9 +268,3 @@ def _is(job: JobRecord, target: Target) -> bool:
         return target.job_id == job.het_job_id and target.het_offset == job.het_offset
     return target.job_id == job.job_id or (target.job_id == job.array_job_id and target.step_id is None)
 
-
-def _hosts(text: str) -> frozenset[str]:
-    try:
-        return frozenset(hostlist.expand(text))
-    except hostlist.HostlistError:
-        return frozenset()

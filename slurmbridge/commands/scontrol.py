@@ -16,6 +16,7 @@ from slurmbridge.slurm.durations import format_seconds
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.getopt import OptionTable, long_options
 from slurmbridge.slurm.hostlist import compress
+from slurmbridge.slurm.memory import atoi
 from slurmbridge.views.session import Reply, Session
 
 OPTIONS = OptionTable("adhM:FoQu:vV", long_options("""
@@ -181,8 +182,8 @@ async def _wait_job(call: Call, words: Sequence[str]) -> None:
     if len(words) != 2:
         call.complain(f"too {'few' if len(words) < 2 else 'many'} arguments for keyword:{words[0]}")
         return
-    job_id = int(words[1]) if words[1].isdigit() else 0
-    if not job_id:
+    job_id = atoi(words[1])
+    if job_id <= 0:
         call.exit_code = 1
         call.err.append(f"Invalid job_id {words[1]}")
         return

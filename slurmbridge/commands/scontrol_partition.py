@@ -9,6 +9,7 @@ from slurmbridge.commands.scontrol_update_node import BINDINGS
 from slurmbridge.slurm import conf_scalars, durations
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import HostlistError, compress, expand
+from slurmbridge.slurm.words import WordError, parse_node_count
 
 _UNLIMITED = ("UNLIMITED", "INFINITE")
 _STATES = ("INACTIVE", "DOWN", "UP", "DRAIN")
@@ -18,8 +19,8 @@ class _Bad(ValueError):
     """What ``scontrol: error:`` says, one line a part."""
 
 
-class _Nothing(_Bad):
-    """The same, and nothing is updated."""
+class _Passed(_Bad):
+    """The same, and the other keys are updated. The last argument is scontrol's exit code."""
 
 
 Check = Callable[[str, str, str], str]
@@ -86,17 +87,17 @@ def _nodes_count(key: str, value: str, word: str) -> str:
         return "UNLIMITED"
     match = re.fullmatch(r"\s*\+?([0-9]+)(?:-[0-9]+)?", value or "1")
     if not match:
-        raise _Bad(f'Invalid numeric value "{value}" for {key}.')
+        raise _Passed(f'Invalid numeric value "{value}" for {key}.', 1)
     if int(match[1]) > 0x7FFFFFFF:
-        raise _Bad(f"Numeric argument ({value}) too large for {key}.")
+        raise _Passed(f"Numeric argument ({value}) too large for {key}.", 1)
     return match[1]
 
 
 def _min_nodes(key: str, value: str, word: str) -> str:
-    match = re.fullmatch(r"\s*\+?([0-9]{1,9})(?:-[0-9]{1,9})?", value)
-    if not match:
-        raise _Nothing(f'"{value}" is not a valid node count')
-    return match[1]
+    try:
+        return str(parse_node_count(value).low)
+    except WordError as error:
+        raise _Passed(str(error), 0) from None
 
 
 def _binding(key: str, value: str, word: str) -> str:
@@ -125,10 +126,11 @@ _KEYS: tuple[tuple[str, int, Check], ...] = (
     ("JobDefaults", 4, _text), ("Topology", 4, _text), ("TresBillingWeights", 1, _text))
 
 
-def _read(call: Call, words: Sequence[str]) -> tuple[str, dict[str, str]] | None:
-    """(partition, changes); None after an error."""
+def _read(call: Call, words: Sequence[str]) -> tuple[str, dict[str, str], bool] | None:
+    """(partition, changes, whether any were given, those that were passed over too); None after an error."""
     name = ""
     changes: dict[str, str] = {}
+    passed = False
     for word in words:
         tag, equals, value = word.partition("=")
         if not equals:
@@ -144,9 +146,12 @@ def _read(call: Call, words: Sequence[str]) -> tuple[str, dict[str, str]] | None
         key, check = known
         try:
             found = check(key, value, word)
-        except _Nothing as error:             # said, and scontrol leaves with 0 all the same
-            call.err.append(f"scontrol: error: {error.args[0]}\n")
-            return None
+        except _Passed as error:
+            text, code = error.args
+            call.err.append(f"scontrol: error: {text}\n")
+            call.exit_code = max(call.exit_code, code)
+            passed = True
+            continue
         except _Bad as error:
             for line in error.args:
                 call.error(line)
@@ -161,7 +166,7 @@ def _read(call: Call, words: Sequence[str]) -> tuple[str, dict[str, str]] | None
             changes.update(_job_defaults(found))
         else:
             changes["oversubscribe" if key == "Shared" else key.lower()] = found
-    return name, changes
+    return name, changes, bool(changes) or passed
 
 
 def _job_defaults(text: str) -> dict[str, str]:
@@ -190,10 +195,10 @@ async def update_partition(call: Call, words: Sequence[str]) -> None:
     read = _read(call, words)
     if read is None:
         return
-    name, changes = read
+    name, changes, given = read
     if not name:
         call.error("PartitionName must be given.")
-    elif not changes:
+    elif not given:
         call.error("No changes specified")
     else:
         _with_nodes(call, name, changes)
@@ -208,7 +213,7 @@ async def create_partition(call: Call, words: Sequence[str]) -> None:
     read = _read(call, words)
     if read is None:
         return
-    name, changes = read
+    name, changes, _ = read
     if not name:
         call.error("PartitionName must be given.")
     elif name.lower() == "default":

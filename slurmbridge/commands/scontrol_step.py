@@ -103,4 +103,4 @@ def show(call: Call, text: str | None) -> None:
         call.print(step_text(job, step, call.style))
     if not steps:
         task = f"_{name.tasks[0]}" if name.tasks else ""
-        call.missing(f"Job step {name.job_id}{task}.{name.step or 'TBD'} not found")
+        call.missing(f"Job step {name.job_id}{task}.{name.step} not found")

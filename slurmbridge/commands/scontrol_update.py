@@ -171,7 +171,7 @@ class _JobUpdate:
     def __init__(self, call: Call) -> None:
         self.call = call
         self.changes: dict[str, str] = {}
-        self.job = ""
+        self.job: str | None = None                     # an empty text names no job, and that is no mistake
         self.uid: int | None = None
         self.resizes = False
         self.changes_nothing = False          # a key was given that leaves the job as it is: it is asked all the same
@@ -304,7 +304,7 @@ class _JobUpdate:
             raise self.refuse("Invalid TimeLimit value")
         if not sign:
             return "UNLIMITED" if minutes == durations.INFINITE else str(minutes)
-        if not self.job:
+        if self.job is None:
             raise self.refuse("JobId must precede TimeLimit increment or decrement")
         now = self.limit_now()
         if now == UNLIMITED_MIN:
@@ -315,11 +315,13 @@ class _JobUpdate:
 
     def records(self, other: str) -> list[JobRecord]:
         """The records of the job that was named; says what is wrong with it. Raises Refused."""
-        match = re.fullmatch(r"([0-9]+)(?:_([0-9]+))?", self.job)
+        if self.job is None:
+            raise self.refuse("No job ID specified")
+        match = re.fullmatch(r"([0-9]*)(?:_([0-9]+))?", self.job)
         if not match:
             raise self.refuse(f"Invalid job ID {self.job}")
         views = self.call.session.views
-        job_id, task = int(match[1][:18]), int(match[2]) if match[2] else None
+        job_id, task = int(match[1][:18] or 0), int(match[2]) if match[2] else None
         found = [job for job in views.jobs.values() if job_id in (job.job_id, job.array_job_id)]
         if not found:
             raise self.refuse(f"Could not load state information for job {self.job}: Invalid job id specified")
@@ -369,9 +371,9 @@ async def _update_job(call: Call, words: Sequence[str]) -> None:
     if not update.changes and not update.changes_nothing:
         call.fail("No changes specified")
         return
-    if not update.job and "name" in update.changes:
+    if update.job is None and "name" in update.changes:
         update.job = _ids_by_name(call, update.changes["name"], update.uid)
-    if not update.job:
+    if update.job is None:
         raise update.refuse("No job ID specified")
     if update.resizes:
         update.records("Job resizing")

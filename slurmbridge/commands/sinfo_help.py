@@ -75,7 +75,8 @@ def options_text(found: Options, fields: Collection[str]) -> str:
         f"node_format = {yes(found.by_node)}", f"nodes       = {found.nodes_text or 'n/a'}",
         f"part_field  = {yes('Partition' in found.sizes_follow_data)}",
         f"partition   = {found.partition_text or 'n/a'}", f"responding  = {yes(found.responding)}",
-        f"states      = {found.states_text or '(null)'}", f"sort        = {found.sort or '(null)'}",
+        f"states      = {found.states_text or '(null)'}",
+        f"sort        = {'(null)' if found.sort is None else found.sort}",
         f"summarize   = {yes(found.summarize)}", f"verbose     = {found.verbose}"]
     flags = [f"all_flag        = {yes(found.all)}"]
     for label, names in _FLAG_LINES:

@@ -69,6 +69,7 @@ class _Request:
     local: bool = False
     sibling: bool = False
     federation: bool = False
+    shown: str = ""                           # what -v prints
     said: str = ""                            # standard error so far
 
 
@@ -107,13 +108,19 @@ def _read(argv: Sequence[str], env: Mapping[str, str], own_cluster: str) -> _Req
     request = _Request(local="SPRIO_LOCAL" in env or "SLURM_CLUSTERS" in env, sibling="SPRIO_SIBLING" in env,
                        federation="SPRIO_FEDERATION" in env)
     try:
-        _read_options(request, argv, env, own_cluster)
+        clusters = _read_options(request, argv, env)
+        if request.verbose:
+            request.shown = _shown_options(request)
+        if clusters is not None:
+            request.said += check_clusters("sprio", clusters, own_cluster, federation=request.federation)
     except Stop as stop:
-        raise Stop(replace(stop.reply, stderr=request.said + stop.reply.stderr)) from None
+        raise Stop(replace(stop.reply, stdout=request.shown + stop.reply.stdout,
+                           stderr=request.said + stop.reply.stderr)) from None
     return request
 
 
-def _read_options(request: _Request, argv: Sequence[str], env: Mapping[str, str], own_cluster: str) -> None:
+def _read_options(request: _Request, argv: Sequence[str], env: Mapping[str, str]) -> str | None:
+    """The clusters that were named."""
     clusters = env.get("SLURM_CLUSTERS")
     operands: list[str] = []
     for key, value in parse_options("sprio", argv, _OPTIONS, operands=operands):
@@ -160,8 +167,7 @@ def _read_options(request: _Request, argv: Sequence[str], env: Mapping[str, str]
         request.job_ids = _job_ids(request.jobs)
     if operands:
         raise Stop(Reply(_USAGE, f"sprio: error: Unrecognized option: {operands[0]}\n", 1))
-    if clusters is not None:
-        request.said += check_clusters("sprio", clusters, own_cluster, federation=request.federation)
+    return clusters
 
 
 def _default_format(request: _Request, settings: PrioritySettings) -> str:
@@ -189,7 +195,8 @@ def _shown_options(request: _Request) -> str:
     dashes = "-----------------------------\n"
     lines = [f"format     = {request.format or '(null)'}\n", f"job_flag   = {int(request.job_flag)}\n",
              f"jobs       = {request.jobs or '(null)'}\n", f"partition  = {request.partitions or '(null)'}\n",
-             f"users      = {request.users or '(null)'}\n", f"verbose    = {request.verbose}\n"]
+             f"users      = {'(null)' if request.users is None else request.users}\n",
+             f"verbose    = {request.verbose}\n"]
     if request.verbose > 1:
         lines += [f"job_list[{n}] = {job_id}\n" for n, job_id in enumerate(request.job_ids or ())]
         lines += [f"user_list[{n}] = {uid}\n" for n, uid in enumerate(request.uids or ())]
@@ -268,7 +275,7 @@ async def run(argv: Sequence[str], env: Mapping[str, str], session: Session) -> 
     conf = session.views.conf
     request = _read(argv, env, conf.cluster_name)
     settings = conf.priority
-    text = _shown_options(request) if request.verbose else ""
+    text = request.shown
     if settings.type.lower() == "priority/basic":
         return Reply(text, request.said + "You are not running a supported priority plugin\n"
                                           f"({settings.type}).\nOnly 'priority/multifactor' is supported.\n", 1)

@@ -8,7 +8,7 @@ import grp
 import pwd
 from collections.abc import Sequence
 
-from slurmbridge.commands.common import slurm_error_lines
+from slurmbridge.commands.common import clusters_text, slurm_error_lines
 from slurmbridge.slurm import durations, errors
 from slurmbridge.slurm.errors import SlurmError
 from slurmbridge.slurm.hostlist import compress, expand
@@ -51,14 +51,9 @@ async def parse(session: Session) -> Submission | Reply:
 def _unknown_clusters(session: Session, text: str, before: str) -> Reply | None:
     """-M: only this cluster is known."""
     command = session.invocation.command
-    own = session.views.accounting.cluster.lower()
-    words = dict.fromkeys(word.strip().lower() for word in text.split(","))
-    strange = [word for word in words if word not in (own, "all", "")]
-    lines = "".join(f"{command}: error: No cluster '{word}' known by database.\n" for word in strange)
-    if not strange or len(strange) < len(words):
-        return None
-    return Reply(stderr=f"{before}{lines}{command}: error: '{text}' can't be reached now, or it is an invalid entry "
-                        "for --cluster.  Use 'sacctmgr list clusters' to see available clusters.\n", exit_code=1)
+    own = session.views.accounting.cluster
+    lines, known = clusters_text(command, text, own)
+    return None if known else Reply(stderr=before + lines, exit_code=1)
 
 
 def refusal(command: str, error: SlurmError, what: str, exit_code: int) -> Reply:

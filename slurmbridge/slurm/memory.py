@@ -9,6 +9,7 @@ _SUFFIXES = {
     "p": 1 << 50, "pib": 1 << 50, "pb": 10 ** 15,
 }
 MAX_INT64 = (1 << 63) - 1
+_MANY_DIGITS = 100                         # more make no number that anybody has, and int() refuses thousands of them
 
 
 def leading_int(text: str) -> tuple[int, str] | None:
@@ -20,7 +21,14 @@ def leading_int(text: str) -> tuple[int, str] | None:
         end += 1
     if end == first:
         return None
-    return int(text[start:end]), text[end:]
+    return int(text[start:end][:_MANY_DIGITS]), text[end:]
+
+
+def atoi(text: str) -> int:
+    """C's atoi: the number that ``text`` begins with, of 32 bits; 0 where it begins with none."""
+    number = (leading_int(text) or (0, ""))[0]
+    number = max(-MAX_INT64 - 1, min(number, MAX_INT64))
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def parse_mb(text: str) -> int | None:
