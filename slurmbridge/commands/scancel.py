@@ -82,13 +82,17 @@ class Canceller:
             await self.act(word, None, None)
             return
         job_id: int | None = name.job_id
+        unknown = errors.ESLURM_INVALID_JOB_ID
         if name.het_offset is not None and self.options.signal is None:
             job_id = next((job.job_id for job in views.jobs.values()
                            if job.het_job_id == name.job_id and job.het_offset == name.het_offset), None)
-        await self.act(word, job_id, name.tasks)
+            if name.het_offset == 0 and name.job_id in views.jobs:
+                unknown = errors.ESLURM_NOT_HET_JOB
+        await self.act(word, job_id, name.tasks, unknown)
 
-    async def act(self, text: str, job_id: int | None, tasks: Sequence[int] | None) -> None:
-        """Ends or signals one job; ``text`` is how it is called."""
+    async def act(self, text: str, job_id: int | None, tasks: Sequence[int] | None,
+                  unknown: int = errors.ESLURM_INVALID_JOB_ID) -> None:
+        """Ends or signals one job; ``text`` is how it is called, ``unknown`` what is wrong where it has no number."""
         options = self.options
         kind = "full " if options.full else "batch " if options.batch else ""
         number = options.signal or int(signal.SIGKILL)
@@ -97,7 +101,7 @@ class Canceller:
         else:
             self.verbose(f"Signal {number} to {kind}job {text}")
         plain = options.signal is None and not options.batch
-        code = await self._try(job_id, tasks, None, None if plain else number)
+        code = await self._try(job_id, tasks, None, None if plain else number, unknown)
         if not code:
             return
         if options.verbose > 0 or code not in _DONE:
@@ -120,13 +124,14 @@ class Canceller:
         if not done or number != signal.SIGKILL:
             self.code = max(self.code, code)
 
-    async def _try(self, job_id: int | None, tasks: Sequence[int] | None, step: str | None, number: int | None) -> int:
+    async def _try(self, job_id: int | None, tasks: Sequence[int] | None, step: str | None, number: int | None,
+                   unknown: int = errors.ESLURM_INVALID_JOB_ID) -> int:
         """Slurm's error number, 0 when it was done; ``_reason`` is its text."""
         retried = {errors.ESLURM_TRANSITION_STATE_NO_UPDATE} | ({errors.ESLURM_JOB_PENDING} if step else set())
         for attempt in range(RETRIES):
             try:
                 if job_id is None:
-                    raise SlurmError(errors.ESLURM_INVALID_JOB_ID)
+                    raise SlurmError(unknown)
                 if self.options.sibling is not None and step is None and job_id in self.session.views.jobs:
                     raise SlurmError(errors.ESLURM_JOB_NOT_FEDERATED)
                 if self.options.admin_comment is not None:

@@ -322,7 +322,7 @@ class _JobUpdate:
             raise self.refuse(f"Invalid job ID {self.job}")
         views = self.call.session.views
         job_id, task = int(match[1][:18] or 0), int(match[2]) if match[2] else None
-        found = [job for job in views.jobs.values() if job_id in (job.job_id, job.array_job_id)]
+        found = [job for job in views.jobs.values() if job_id and job_id in (job.job_id, job.array_job_id)]
         if not found:
             raise self.refuse(f"Could not load state information for job {self.job}: Invalid job id specified")
         if len(found) > 1 and task is None:

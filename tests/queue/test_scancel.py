@@ -37,6 +37,18 @@ CASES = [
     (["4_3,4_5"], [{"job_id": 4, "task_ids": (3,)}, {"job_id": 4, "task_ids": (5,)}], "", 0),
     (["4"], [{"job_id": 4}], "", 0),
     (["7+1"], [{"job_id": 8}], "", 0),
+    (["1+0"], [], "scancel: error: Kill job error on job id 1+0: Job not heterogeneous job\n", 58),
+    (["1+1"], [], "", 0),
+    (["--ctld", "-n", "train", "1", "2"], [{"job_id": 2}],
+     "scancel: error: Kill job error on job id 1: Job name job1 != filter name train: Cannot signal job\n", 0),
+    (["--ctld", "-p", "gpu", "1"], [], "scancel: error: Kill job error on job id 1: Job partition batch does not "
+     "include filter partition gpu: Cannot signal job\n", 0),
+    (["--ctld", "-t", "PENDING", "1"], [], "scancel: error: Kill job error on job id 1: Job state RUNNING != filter "
+     "state PENDING: Cannot signal job\n", 0),
+    (["--ctld", "-q", "low", "1"], [],
+     "scancel: error: Kill job error on job id 1: Job qos high != filter qos low: Cannot signal job\n", 0),
+    (["--ctld", "-w", "n5", "1"], [], "scancel: error: Kill job error on job id 1: Job nodes n1 does not intersect "
+     "with filter nodes n5: Cannot signal job\n", 0),
     (["99"], [{"job_id": 99}], "", 0),
     (["-v", "99"], [{"job_id": 99}],
      f"scancel: Terminating job 99\nscancel: error: Kill job error on job id 99: {INVALID}\n", 0),
