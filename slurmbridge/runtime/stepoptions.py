@@ -179,7 +179,7 @@ def _request(opts: OptionSet, order: RunOrder, log: Log, owns_allocation: bool) 
         num_tasks, per_step = _tasks_per_gpu(opts, per_gpu, num_tasks or 1, per_step)
     if sum(count for _, count in per_task) * (num_tasks or 1) > sum(count for _, count in per_step):
         per_step = ()                         # the larger of --gpus and --gpus-per-task counts
-    exact = bool(opts["exact"] or opts["cpus_set"] or opts["cpus_per_gpu"])
+    exact = bool(opts["exact"] or (opts["cpus_set"] and not opts["overcommit"]) or opts["cpus_per_gpu"])
     if opts["overcommit"] or num_tasks is None:
         cpu_count = 0
     else:
