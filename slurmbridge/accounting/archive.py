@@ -5,6 +5,7 @@ there at all, and rows are deleted only after that.
 """
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +28,11 @@ _TABLES = {table.name: table for table in (
 
 
 class ArchiveError(Exception):
-    """``str()`` is one line."""
+    """``str()`` is one line; ``number`` is the system's errno."""
+
+    def __init__(self, text: str, number: int | None = None) -> None:
+        self.number = number or errno.EINVAL
+        super().__init__(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +86,10 @@ def load(path: Path) -> Iterator[list[ops.Operation]]:
                 if count % _BATCH == 0:
                     yield [ops.SaveRows(table, found) for table, found in rows.items()]
                     rows = {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArchiveError(f"{path}: {getattr(error, 'strerror', None) or 'not an archive'}") from None
+    except OSError as error:
+        raise ArchiveError(f"{path}: {error.strerror}", error.errno) from None
+    except UnicodeDecodeError:
+        raise ArchiveError(f"{path}: not an archive") from None
     if rows:
         yield [ops.SaveRows(table, found) for table, found in rows.items()]
 
@@ -135,7 +142,7 @@ def _save(engine: Engine, wanted: Iterable[tuple[Table, ColumnElement[bool]]], d
         return path
     except OSError as error:
         new.unlink(missing_ok=True)
-        raise ArchiveError(f"{error.filename or path}: {error.strerror}") from None
+        raise ArchiveError(f"{error.filename or path}: {error.strerror}", error.errno) from None
 
 
 def _close_books(engine: Engine, write: Callable[[list[ops.Operation]], None], part: Part,

@@ -70,7 +70,7 @@ async def dump(talk: Talk, argv: Sequence[str]) -> None:
     try:
         await talk.session.acts.archive(talk.session.identity, parts, _full(talk, directory))
     except SlurmError as error:
-        if str(error).endswith(os.strerror(errno.ENOENT)):
+        if error.code == errno.ENOENT:
             talk.complain(f" dump: Failed to stat {directory}: {os.strerror(errno.ENOENT)}\n"
                           " Note: For archive dump, the directory must be on the calling host.\n")
         else:
@@ -111,7 +111,7 @@ async def load(talk: Talk, argv: Sequence[str]) -> None:
     try:
         await talk.session.acts.load_archive(talk.session.identity, _full(talk, path))
     except SlurmError as error:
-        if str(error).endswith(os.strerror(errno.ENOENT)):
+        if error.code == errno.ENOENT:
             talk.log_error("No archive file given to recover.")
             talk.complain(f" Problem loading archive file: {os.strerror(errno.ENOENT)}\n"
                           " Note: For archive load, the file must be accessible on the slurmdbd host.\n")

@@ -1,6 +1,8 @@
 """The filters of scancel: which of them leaves a job out, in the words of the controller (scancel(1), --ctld)."""
 from __future__ import annotations
 
+import functools
+
 from slurmbridge.commands.scancel_options import Options
 from slurmbridge.slurm import hostlist
 from slurmbridge.slurm.states import PENDING
@@ -44,6 +46,7 @@ def _in_partition(job: JobRecord, options: Options) -> bool:
     return options.partition in (job.partition.split(",") if several else (job.partition,))
 
 
+@functools.lru_cache(1)                       # the same for all jobs
 def _hosts(text: str) -> frozenset[str]:
     try:
         return frozenset(hostlist.expand(text))

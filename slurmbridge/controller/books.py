@@ -9,7 +9,6 @@ import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from errno import EINVAL
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +110,7 @@ class Books:
         try:
             operations = list(await asyncio.to_thread(readers[kind]))
         except HistoryError as error:
-            raise SlurmError(EINVAL, str(error)) from None
+            raise SlurmError(error.number, str(error)) from None
         if kind == "events":
             operations = self._joined(operations)
         if kind == "reservations" and more:
@@ -159,14 +158,14 @@ class Books:
                 await asyncio.to_thread(archive.dump, world.ledger.url, world.ledger.write_and_wait, wanted,
                                         Path(directory), world.conf.cluster_name, self._zone)
             except archive.ArchiveError as error:
-                raise SlurmError(EINVAL, str(error)) from None
+                raise SlurmError(error.number, str(error)) from None
 
     async def load_archive(self, path: str) -> None:
         """Archived records are back; their usage was there all the time. Raises SlurmError, nothing loaded."""
         try:
             batches = await asyncio.to_thread(lambda: list(archive.load(Path(path))))
         except archive.ArchiveError as error:
-            raise SlurmError(EINVAL, str(error)) from None
+            raise SlurmError(error.number, str(error)) from None
         for operations in batches:
             await self._world.ledger.write(operations)
 

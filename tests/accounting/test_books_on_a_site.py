@@ -84,6 +84,12 @@ def test_old_jobs_given_away_and_taken_back(site: Site) -> None:
     assert len(archives) == 1
     site.ok("sacctmgr", "-i", "archive", "load", f"file={archives[0]}")
     assert site.ok(*jobs) == before
+    for words, missing in ((("dump", "jobs", "PurgeJobAfter=1days", "directory=/nosuch"), "Failed to stat /nosuch: "),
+                           (("load", "file=/nosuch"), "No archive file given to recover.\n")):
+        refused = site.run("sacctmgr", "-i", "archive", *words)
+        assert refused.returncode == 1 and missing in refused.stderr, refused
+        assert "No such file or directory" in refused.stderr
+    assert site.ok(*jobs) == before
     refused = site.run("sacctmgr", "-i", "archive", "dump", "usage", "PurgeUsageAfter=1months")
     assert refused.returncode == 1
 

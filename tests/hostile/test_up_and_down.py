@@ -25,24 +25,25 @@ def home(commands: Path) -> Iterator[Site]:
 
 
 def test_the_default_state_and_its_whole_life(home: Site) -> None:
+    program = BIN / "slurmbridge"             # by its path: a process of its own, with all its imports
     socket = home.folder / ".local" / "state" / "slurmbridge" / "slurmbridge.sock"
-    down = home.run("slurmbridge", "down")
+    down = home.run(program, "down")
     assert (down.returncode, down.stdout, down.stderr) == (0, "", "")
-    before = home.run("slurmbridge", "status")
+    before = home.run(program, "status")
     assert (before.returncode, before.stderr) == (1, f"slurmbridge: no controller answers at unix://{socket}\n")
-    assert home.ok("slurmbridge", "up", "--engine", "simulated") == f"unix://{socket}\n"
-    second = home.run("slurmbridge", "up", "--engine", "simulated")
+    assert home.ok(program, "up", "--engine", "simulated") == f"unix://{socket}\n"
+    second = home.run(program, "up", "--engine", "simulated")
     assert second.returncode == 1 and second.stderr.startswith("slurmbridge: ") and second.stderr.count("\n") == 1
     assert home.ok("squeue", "-h") == ""
     assert home.ok("sinfo", "-h", "-o", "%D %P").split() == ["4", "main*"]
-    lines = home.ok("slurmbridge", "status").splitlines()
+    lines = home.ok(program, "status").splitlines()
     assert lines[1:] == ["nodes: 4 of 4 usable", "jobs: 0 running, 0 pending, 0 ended lately"]
     # an explicit state is meant, whatever the environment says
-    other = home.run("slurmbridge", "status", "--state", home.folder / "other",
+    other = home.run(program, "status", "--state", home.folder / "other",
                      env={"SLURMBRIDGE_URL": f"unix://{socket}"})
     assert (other.returncode, other.stderr.count("\n")) == (1, 1)
     for _ in range(2):
-        assert home.run("slurmbridge", "down").returncode == 0
+        assert home.run(program, "down").returncode == 0
     assert not socket.exists()
 
 
